@@ -34,7 +34,7 @@ static void *receive(void *arg)
     const char *line;
     long n = 0;
     weft_reader_init(&reader, peer->theirs, NULL);
-    while (weft_reader_line(&reader, &line, WEFT_FOREVER) >= 0) {
+    while (weft_reader_read_line(&reader, &line, WEFT_FOREVER) >= 0) {
         n++;
     }
     weft_reader_deinit(&reader);

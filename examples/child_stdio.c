@@ -31,12 +31,12 @@ static void *app(void *arg)
     if (weft_process_spawn(&process, argv, &opts) != 0) {
         return (void *)1;
     }
-    in = weft_process_take(process, 0);
-    out = weft_process_take(process, 1);
+    in = weft_process_pipe(process, 0);
+    out = weft_process_pipe(process, 1);
     weft_spawn(&feeder, feed, &in, NULL);
 
     weft_reader_init(&lines, out, NULL);
-    while ((len = weft_reader_line(&lines, &line, WEFT_FOREVER)) >= 0) {
+    while ((len = weft_reader_read_line(&lines, &line, WEFT_FOREVER)) >= 0) {
         printf("%d: %.*s\n", ++count, (int)len, line);
     }
     weft_reader_deinit(&lines);

@@ -54,7 +54,7 @@ static const struct weft_supervisor_opts supervisor = {
 static void print_tree(weft_pid pid)
 {
     char text[512];
-    if (weft_supervisor_print(pid, text, sizeof text) > 0) {
+    if (weft_supervisor_format(pid, text, sizeof text) > 0) {
         fputs(text, stdout);
     }
 }

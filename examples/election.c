@@ -172,7 +172,7 @@ static enum weft_step node_received(weft_frame *f, struct weft_got got)
     } else {
         on_message(self, &self->got);
     }
-    return weft_frame_go(f, NULL, WEFT_THEN(node_receive));
+    return weft_frame_continue(f, NULL, WEFT_THEN(node_receive));
 }
 
 static const struct weft_frame_kind node_kind = {.name = "node", .start = node_receive};

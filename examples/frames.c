@@ -80,7 +80,7 @@ static enum weft_step fetched(weft_frame *f, struct weft_got got)
         return weft_frame_return(f, got.value);
     }
     if (++self->tries == 3) {
-        return weft_frame_throw_for(f, -EIO, weft_frame_caught(f), "gave up after 3 tries");
+        return weft_frame_throw_from(f, -EIO, weft_frame_caught(f), "gave up after 3 tries");
     }
     return weft_frame_sleep(f, weft_after(WEFT_MS(1) << self->tries), WEFT_THEN(fetch));
 }
@@ -115,7 +115,7 @@ static enum weft_step session_handle(weft_frame *f, const weft_error *error)
     if (weft_error_code(error) == -ECANCELED) {
         return weft_frame_rethrow(f);
     }
-    weft_error_print(error, stdout);
+    weft_error_dump(error, stdout);
     ((struct session *)f)->failed = true;
     return weft_frame_return(f, NULL);
 }

@@ -59,7 +59,7 @@ static void *all(void *arg)
 
 int main(void)
 {
-    if (!weft_hook_loaded()) { /* a client would block the worker that its server needs */
+    if (!weft_hook_is_loaded()) { /* a client would block the worker that its server needs */
         fprintf(stderr, "the hooks are not there\n");
         return 1;
     }

@@ -31,15 +31,15 @@ static void *travel(void *arg)
     ok &= (long)bits == 8 && is_on(front);
 
     /* Run a block on worker 1 of another pool. */
-    struct weft_hop hop;
-    if (weft_hop_enter(&hop, heavy, 1) == 0) {
+    struct weft_migration hop;
+    if (weft_migration_enter(&hop, heavy, 1) == 0) {
         ok &= is_on(heavy) && weft_worker_self() == 1;
-        weft_hop_leave(&hop);
+        weft_migration_leave(&hop);
     }
     ok &= is_on(front);
 
     /* Migrate permanently. */
-    ok &= weft_switch_to(heavy, WEFT_ANY_WORKER) == 0 && is_on(heavy);
+    ok &= weft_fiber_migrate(heavy, WEFT_ANY_WORKER) == 0 && is_on(heavy);
     return ok ? arg : NULL;
 }
 

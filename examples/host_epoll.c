@@ -14,14 +14,14 @@ static bool served, slept;
 /* Waits for the loop: the handler of the pipe unparks this fiber. */
 static void *serve(void *arg)
 {
-    served = weft_park(WEFT_FOREVER) == 0;
+    served = weft_fiber_park(WEFT_FOREVER) == 0;
     return arg;
 }
 
 /* Sleeps for 5 ms, then writes into the loop's pipe. */
 static void *sleeper(void *arg)
 {
-    slept = weft_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
+    slept = weft_fiber_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
     if (write(pipe_ends[1], "x", 1) != 1) {
         slept = false;
     }
@@ -64,7 +64,7 @@ int main(void)
         if (n == 1 && event.data.fd == pipe_ends[0]) {
             char byte;
             if (read(pipe_ends[0], &byte, 1) == 1) {
-                weft_unpark(server);
+                weft_fiber_unpark(server);
             }
         } /* else: the pool's descriptor or its deadline; the next poll handles both */
     }

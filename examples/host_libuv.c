@@ -51,18 +51,18 @@ static void run_pool(void)
 static void on_request(uv_timer_t *timer)
 {
     (void)timer;
-    weft_unpark(server);
+    weft_fiber_unpark(server);
 }
 
 static void *serve(void *arg)
 {
-    served = weft_park(WEFT_FOREVER) == 0;
+    served = weft_fiber_park(WEFT_FOREVER) == 0;
     return arg;
 }
 
 static void *sleeper(void *arg)
 {
-    slept = weft_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
+    slept = weft_fiber_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
     return arg;
 }
 

@@ -9,25 +9,25 @@
 
 #include <weft/weft.h>
 
-static int hello(weft_http *x, void *arg)
+static int hello(weft_http *req, void *arg)
 {
     (void)arg;
-    return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
+    return weft_http_respond(req, 200, "text/plain", "hello\n", 6);
 }
 
 /* The body is read and written in pieces: this needs 1 KiB for a body of any length. */
-static int shout(weft_http *x, void *arg)
+static int shout(weft_http *req, void *arg)
 {
     char piece[1024];
     ssize_t n;
     (void)arg;
-    int err = weft_http_begin(x, 200);
-    err = err ? err : weft_http_set(x, "Content-Type", "text/plain");
-    while (!err && (n = weft_http_read(x, piece, sizeof piece)) != 0) {
+    int err = weft_http_begin_response(req, 200);
+    err = err ? err : weft_http_set_header(req, "Content-Type", "text/plain");
+    while (!err && (n = weft_http_read(req, piece, sizeof piece)) != 0) {
         for (ssize_t i = 0; i < n; i++) {
             piece[i] = (char)(piece[i] >= 'a' && piece[i] <= 'z' ? piece[i] - 32 : piece[i]);
         }
-        err = n < 0 ? (int)n : weft_http_write(x, piece, (size_t)n);
+        err = n < 0 ? (int)n : weft_http_write(req, piece, (size_t)n);
     }
     return err;
 }
@@ -50,7 +50,7 @@ static void ask(const char *address)
 static void *serve(void *arg)
 {
     const char *address = arg;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     struct weft_addr bound;
     weft_http_server *server;
     weft_signal_set *signals;
@@ -61,7 +61,7 @@ static void *serve(void *arg)
     if (err) {
         fprintf(stderr, "cannot listen: %s\n", weft_strerror(err));
     } else {
-        weft_addr_text(&bound, text, sizeof text);
+        weft_addr_format(&bound, text, sizeof text);
         if (!address) {
             ask(text);
         } else if (weft_signal_open(&signals, (int[]){SIGINT, SIGTERM}, 2, NULL) == 0) {

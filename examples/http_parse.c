@@ -59,7 +59,7 @@ int main(void)
         if (n == 0) {
             break; /* with a socket: read more, then continue to parse the same head */
         }
-        if (weft_uri_path(path, sizeof path, data + head.path.at, head.path.len) < 0) {
+        if (weft_uri_path_normalize(path, sizeof path, data + head.path.at, head.path.len) < 0) {
             break;
         }
         printf("%.*s %s\n", (int)head.method_name.len, data + head.method_name.at, path);

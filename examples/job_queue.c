@@ -30,7 +30,7 @@ static int on_job(weft_actor *self, const struct weft_actor_event *event, weft_o
 {
     struct queue *q = weft_actor_state(self);
     q->running++;
-    return weft_out_function(out, event->tag, squares, weft_actor_take(event), WEFT_FOREVER);
+    return weft_out_function(out, event->tag, squares, weft_actor_take_buf(event), WEFT_FOREVER);
 }
 
 static int on_event(weft_actor *self, const struct weft_actor_event *event, weft_out *out)

@@ -46,7 +46,7 @@ static enum weft_step finished(weft_frame *f, struct weft_got got)
     if (++books->done == books->wanted) {
         weft_group_stop(books->group); /* the intake fiber closes the queue */
     }
-    return weft_frame_go(f, NULL, WEFT_THEN(receive));
+    return weft_frame_continue(f, NULL, WEFT_THEN(receive));
 }
 
 static enum weft_step begin(weft_frame *f, struct weft_got got)

@@ -1,4 +1,4 @@
-/* weft_park and weft_unpark, the two calls from which any waiting primitive can be built. Here: a
+/* weft_fiber_park and weft_fiber_unpark, the two calls from which any waiting primitive can be built. Here: a
  * cell that holds one number; a producer fills it, a consumer empties it, and each parks while it
  * waits for the other. */
 #include <errno.h>
@@ -19,20 +19,20 @@ struct cell {
 static void put(struct cell *cell, int value)
 {
     while (atomic_load(&cell->value) != EMPTY) {
-        weft_park(WEFT_FOREVER);
+        weft_fiber_park(WEFT_FOREVER);
     }
     atomic_store(&cell->value, value);
-    weft_unpark(cell->consumer);
+    weft_fiber_unpark(cell->consumer);
 }
 
 static int take(struct cell *cell)
 {
     int value;
     while ((value = atomic_load(&cell->value)) == EMPTY) {
-        weft_park(WEFT_FOREVER);
+        weft_fiber_park(WEFT_FOREVER);
     }
     atomic_store(&cell->value, EMPTY);
-    weft_unpark(cell->producer);
+    weft_fiber_unpark(cell->producer);
     return value;
 }
 
@@ -60,7 +60,7 @@ static void *consume(void *arg)
 
     /* With a deadline a park is also a sleep. A last unpark from the producer may still be kept: it
      * would end the first park at once. */
-    while (weft_park(weft_after(WEFT_MS(1))) != -ETIMEDOUT) {
+    while (weft_fiber_park(weft_after(WEFT_MS(1))) != -ETIMEDOUT) {
     }
     return (void *)sum;
 }

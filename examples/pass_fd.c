@@ -19,13 +19,13 @@ static void *old_server(void *arg)
 static void *new_server(void *arg)
 {
     int channel = *(int *)arg, listener = -1, count = 1;
-    char what, text[WEFT_ADDR_TEXT], buf[16];
+    char what, text[WEFT_ADDR_STRLEN], buf[16];
     struct weft_addr addr;
     if (weft_recv_fds(channel, &what, 1, &listener, &count, weft_after(WEFT_SECONDS(30))) != 1 ||
         count != 1 || weft_addr_local(listener, &addr) != 0) {
         return NULL;
     }
-    weft_addr_text(&addr, text, sizeof text);
+    weft_addr_format(&addr, text, sizeof text);
     int client = weft_connect(text, weft_after(WEFT_SECONDS(30)));
     int server = weft_accept(listener, weft_after(WEFT_SECONDS(30)));
     if (client >= 0 && server >= 0 && weft_write(client, "hello", 5, WEFT_FOREVER) == 5) {

@@ -40,7 +40,7 @@ static void *report(void *collector)
         weft_spawn(NULL, encoder, (void *)(uintptr_t)(50 << i), NULL);
     for (int i = 0; i < REPORTS; i++) {
         weft_sleep(WEFT_MS(20));
-        weft_collector_print(collector, stdout);
+        weft_collector_dump(collector, stdout);
         weft_collector_reset(collector);
         puts("");
     }

@@ -7,7 +7,7 @@
  * Every "publish, then look whether somebody sleeps" loses a wake-up by that, now and then. An
  * exchange is a locked instruction, which is a fence; so such stores are exchanges here.
  *
- * test/base/order.c fails without this.
+ * test/base/seq_cst.c fails without this.
  */
 #ifndef WEFT_TEST_EMULATED_H
 #define WEFT_TEST_EMULATED_H

@@ -328,7 +328,7 @@ enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
 static int do_nothing(const struct weft_command *command, void *arg)
 {
     (void)arg;
-    return weft_complete(command->actor, command->tag, 0, NULL);
+    return weft_command_complete(command->actor, command->tag, 0, NULL);
 }
 
 static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)

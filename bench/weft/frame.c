@@ -120,7 +120,7 @@ static enum weft_step round_is_over(weft_frame *f, struct weft_got got)
     (void)got;
     if (all.round++ == 0) {
         all.first = took;
-        return weft_frame_go(f, NULL, WEFT_THEN(begins_round));
+        return weft_frame_continue(f, NULL, WEFT_THEN(begins_round));
     }
     report("weft", "frame_sleep100k", "", took, "ms");
     report("weft", "frame_sleep100k_first", "", all.first, "ms");

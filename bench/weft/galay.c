@@ -1,4 +1,4 @@
-/* The table that galay publishes for its compute schedulers, over a weft_crew: empty, light and
+/* The table that galay publishes for its compute schedulers, over a weft_pool_set: empty, light and
  * heavy tasks on 1 to 10 single-thread schedulers, the latency of a single submitted task, and 5 s
  * of light tasks. One plain thread submits all tasks, round robin.
  *
@@ -55,27 +55,28 @@ static const struct load {
     {"heavy", heavy, 5000, "ktask/s", 1e3},
 };
 
-static weft_crew *start_crew(unsigned members)
+static weft_pool_set *start_pool_set(unsigned members)
 {
-    weft_crew *crew;
-    must(weft_crew_create(&crew, &(struct weft_crew_opts){.members = members}), "weft_crew_create");
-    must(weft_crew_start(crew), "weft_crew_start");
-    return crew;
+    weft_pool_set *pools;
+    must(weft_pool_set_create(&pools, &(struct weft_pool_set_opts){.members = members}),
+         "weft_pool_set_create");
+    must(weft_pool_set_start(pools), "weft_pool_set_start");
+    return pools;
 }
 
-static void stop_crew(weft_crew *crew)
+static void stop_pool_set(weft_pool_set *pools)
 {
-    must(weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER), "weft_crew_stop");
-    weft_crew_destroy(crew);
+    must(weft_pool_set_stop(pools, WEFT_STOP_DRAIN, WEFT_FOREVER), "weft_pool_set_stop");
+    weft_pool_set_destroy(pools);
 }
 
 /* Tasks per second, from the first submit to the end of the last task. */
-static double through_crew(weft_crew *crew, weft_fn task, int tasks)
+static double through_pool_set(weft_pool_set *pools, weft_fn task, int tasks)
 {
     atomic_store(&left, tasks);
     uint64_t start = now_ns();
     for (int i = 0; i < tasks; i++)
-        must(weft_crew_submit(crew, task, NULL), "weft_crew_submit");
+        must(weft_pool_set_submit(pools, task, NULL), "weft_pool_set_submit");
     sem_wait(&all_done);
     return tasks * 1e9 / ns_since(start);
 }
@@ -102,12 +103,12 @@ static double median(double *samples)
     return samples[SAMPLES / 2];
 }
 
-static void measure_throughput(weft_crew *crew, unsigned members, const struct load *load)
+static void measure_throughput(weft_pool_set *pools, unsigned members, const struct load *load)
 {
     double scheduled[SAMPLES], bare[SAMPLES];
     bool with_bare = members == 1 && load->task == heavy;
     for (int i = 0; i < SAMPLES; i++) {
-        scheduled[i] = through_crew(crew, load->task, load->tasks);
+        scheduled[i] = through_pool_set(pools, load->task, load->tasks);
         if (with_bare)
             bare[i] = in_bare_loop(load->task, load->tasks);
     }
@@ -128,14 +129,14 @@ static void *note_latency(void *slot)
     return empty(NULL);
 }
 
-static void measure_latency(weft_crew *crew, unsigned members)
+static void measure_latency(weft_pool_set *pools, unsigned members)
 {
     double sum = 0;
     char suffix[16];
     for (int i = 0; i < LATENCIES; i++) {
         atomic_store(&left, 1);
         submitted = now_ns();
-        must(weft_crew_submit(crew, note_latency, &latency[i]), "weft_crew_submit");
+        must(weft_pool_set_submit(pools, note_latency, &latency[i]), "weft_pool_set_submit");
         sem_wait(&all_done);
         sum += (double)latency[i];
     }
@@ -188,7 +189,7 @@ static void measure_floor(void)
  * queued. */
 static void measure_sustained(void)
 {
-    weft_crew *crew = start_crew(weft_usable_cpus());
+    weft_pool_set *pools = start_pool_set(weft_usable_cpus());
     const long many = 1L << 60; /* never counts down to zero */
     long posted = 0;
     atomic_store(&left, many);
@@ -197,11 +198,11 @@ static void measure_sustained(void)
         while (posted - (many - atomic_load(&left)) >= MAX_PENDING)
             sched_yield();
         for (int i = 0; i < 100; i++, posted++)
-            must(weft_crew_submit(crew, light, NULL), "weft_crew_submit");
+            must(weft_pool_set_submit(pools, light, NULL), "weft_pool_set_submit");
     }
     report("weft", "galay_sustained", "",
            (double)(many - atomic_load(&left)) * 1e3 / ns_since(start), "Mtask/s");
-    stop_crew(crew);
+    stop_pool_set(pools);
 }
 
 int main(void)
@@ -209,12 +210,12 @@ int main(void)
     static const unsigned members[] = {1, 2, 4, 8, 10};
     sem_init(&all_done, 0, 0);
     for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
-        weft_crew *crew = start_crew(members[m]);
-        through_crew(crew, empty, WARM_UP);
+        weft_pool_set *pools = start_pool_set(members[m]);
+        through_pool_set(pools, empty, WARM_UP);
         for (size_t l = 0; l < sizeof loads / sizeof *loads; l++)
-            measure_throughput(crew, members[m], &loads[l]);
-        measure_latency(crew, members[m]);
-        stop_crew(crew);
+            measure_throughput(pools, members[m], &loads[l]);
+        measure_latency(pools, members[m]);
+        stop_pool_set(pools);
     }
     measure_floor();
     measure_sustained();

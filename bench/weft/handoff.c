@@ -11,9 +11,9 @@ static int ping, pong;
 static void *return_balls(void *arg)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        must(weft_park(WEFT_FOREVER), "weft_park");
+        must(weft_fiber_park(WEFT_FOREVER), "weft_fiber_park");
         pong = ping;
-        must(weft_unpark(server), "weft_unpark");
+        must(weft_fiber_unpark(server), "weft_fiber_unpark");
     }
     return arg;
 }
@@ -25,8 +25,8 @@ static void *measure(void *arg)
     uint64_t start = now_ns();
     for (int i = 0; i < ROUNDS; i++) {
         ping = i;
-        must(weft_unpark(returner), "weft_unpark");
-        must(weft_park(WEFT_FOREVER), "weft_park");
+        must(weft_fiber_unpark(returner), "weft_fiber_unpark");
+        must(weft_fiber_park(WEFT_FOREVER), "weft_fiber_park");
         if (pong != i)
             abort();
     }

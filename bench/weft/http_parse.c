@@ -67,7 +67,8 @@ static void paths(void)
     char out[sizeof path + 1];
     uint64_t start = now_ns();
     for (int i = 0; i < ROUNDS; i++) {
-        must((int)weft_uri_path(out, sizeof out, path, sizeof path - 1), "weft_uri_path");
+        must((int)weft_uri_path_normalize(out, sizeof out, path, sizeof path - 1),
+             "weft_uri_path_normalize");
         __asm__ volatile("" ::"r"(out) : "memory");
     }
     report("weft", "uri_path", "", ns_since(start) / ROUNDS, "ns/path");

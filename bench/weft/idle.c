@@ -11,7 +11,7 @@
  */
 #include "program.h"
 
-#include "time/silence.h"
+#include "time/idle_list.h"
 #include "time/wheel.h"
 
 enum { MEMBERS = 100000, SECONDS = 180, PARTS = 10, SLOTS = 61 };
@@ -19,7 +19,7 @@ enum { MEMBERS = 100000, SECONDS = 180, PARTS = 10, SLOTS = 61 };
 #define PERIOD (60 * S)
 
 struct member {
-    struct weft__quiet quiet; /* first */
+    struct weft__idle_list_node entry; /* first */
     struct weft__timer timer;
     struct member *next, *prev;
     int slot;
@@ -38,7 +38,7 @@ struct way {
 
 static struct member members[MEMBERS];
 static struct weft__wheel wheel;
-static struct weft__silence silence;
+static struct weft__idle_list silence;
 static struct member slots[SLOTS]; /* list heads */
 static int cursor;
 static int64_t now, worst;
@@ -157,21 +157,22 @@ static int64_t virtual_clock(void)
 
 static void group_add(struct member *member)
 {
-    weft__silence_add(&silence, &member->quiet, now);
+    weft__idle_list_add(&silence, &member->entry, now);
 }
 
 static void group_touch(struct member *member)
 {
-    weft__silence_touch(&silence, &member->quiet);
+    weft__idle_list_touch(&silence, &member->entry);
 }
 
 static void group_look(void)
 {
     size_t n;
-    if (now < weft__silence_next(&silence))
+    if (now < weft__idle_list_next(&silence))
         return;
-    weft__silence_tick(&silence, virtual_clock, SIZE_MAX);
-    for (struct weft__quiet *q = weft__silence_take(&silence, &n); q; q = q->next)
+    weft__idle_list_tick(&silence, virtual_clock, SIZE_MAX);
+    for (struct weft__idle_list_node *q = weft__idle_list_take_expired(&silence, &n); q;
+         q = q->next)
         come_out((struct member *)(void *)q);
 }
 
@@ -190,7 +191,7 @@ static void begin(void)
     came_out = cursor = 0;
     memset(members, 0, sizeof members);
     weft__wheel_init(&wheel, now, WEFT__WHEEL_TICK_SHIFT);
-    must(weft__silence_init(&silence, PERIOD, S, now), "weft__silence_init");
+    must(weft__idle_list_init(&silence, PERIOD, S, now), "weft__idle_list_init");
     for (int i = 0; i < SLOTS; i++)
         slots[i].next = slots[i].prev = &slots[i];
 }
@@ -244,7 +245,7 @@ static void run(const struct way *way, int rate)
         fprintf(stderr, "%s: %ld of %d came out\n", row, came_out, MEMBERS);
         exit(1);
     }
-    weft__silence_deinit(&silence);
+    weft__idle_list_deinit(&silence);
 }
 
 int main(void)

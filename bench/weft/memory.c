@@ -9,7 +9,7 @@ static atomic_long parked;
 static void *park_for_ever(void *arg)
 {
     atomic_fetch_add_explicit(&parked, 1, memory_order_relaxed);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 

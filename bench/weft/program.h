@@ -42,12 +42,12 @@ static inline void countdown_done(struct countdown *countdown)
 {
     weft_fiber waiter = countdown->waiter;
     if (atomic_fetch_sub_explicit(&countdown->left, 1, memory_order_acq_rel) == 1)
-        weft_unpark(waiter);
+        weft_fiber_unpark(waiter);
 }
 
 static inline void countdown_wait(void)
 {
-    must(weft_park(WEFT_FOREVER), "weft_park");
+    must(weft_fiber_park(WEFT_FOREVER), "weft_fiber_park");
 }
 
 #endif

@@ -26,7 +26,7 @@ static void *sleeper(void *arg)
 
 static void *parker(void *arg)
 {
-    must(weft_park(WEFT_FOREVER), "weft_park");
+    must(weft_fiber_park(WEFT_FOREVER), "weft_fiber_park");
     countdown_done(&countdown);
     return arg;
 }
@@ -55,7 +55,7 @@ static void *floor_round(void *arg)
         must(weft_spawn(&fibers[i], parker, NULL, NULL), "weft_spawn");
     weft_sleep(1000000);
     for (int i = 0; i < FIBERS; i++)
-        must(weft_unpark(fibers[i]), "weft_unpark");
+        must(weft_fiber_unpark(fibers[i]), "weft_fiber_unpark");
     countdown_wait();
     report("weft", "sleep100k_floor", "", cpu_ms() - before, "ms");
     return arg;

@@ -19,8 +19,8 @@ static void *answer(void *first)
 {
     int64_t deadline = weft_after(10000000000);
     for (int i = 0; i < ROUNDS; i++) {
-        must(weft_park(deadline + i), "weft_park");
-        must(weft_unpark((weft_fiber)(uintptr_t)first), "weft_unpark");
+        must(weft_fiber_park(deadline + i), "weft_fiber_park");
+        must(weft_fiber_unpark((weft_fiber)(uintptr_t)first), "weft_fiber_unpark");
     }
     return NULL;
 }
@@ -34,8 +34,8 @@ static double wait_rounds(void)
     int64_t deadline = weft_after(20000000000);
     uint64_t start = now_ns();
     for (int i = 0; i < ROUNDS; i++) {
-        must(weft_unpark(other), "weft_unpark");
-        must(weft_park(deadline + i), "weft_park");
+        must(weft_fiber_unpark(other), "weft_fiber_unpark");
+        must(weft_fiber_park(deadline + i), "weft_fiber_park");
     }
     double took = ns_since(start);
     must(weft_join(other, NULL, WEFT_FOREVER), "weft_join");

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "admin_host.h"
 
 #define PROBE_NS 1000000000
 #define NS_PER_S 1e9
@@ -31,7 +31,7 @@ static void drop(struct probe *probe)
     }
 }
 
-static void *answer_probe(void *arg)
+static void *run_probe(void *arg)
 {
     struct probe *probe = arg;
     atomic_store(&probe->delay_ns[weft_worker_self()], weft_now() - probe->began);
@@ -58,7 +58,7 @@ static struct probe *probe_workers(weft_pool *pool)
         atomic_init(&probe->delay_ns[i], -1);
         atomic_fetch_add(&probe->refs, 1);
         weft_waitgroup_add(&probe->waiting, 1);
-        if (weft_pool_spawn(pool, NULL, answer_probe, probe, &opts) != 0) {
+        if (weft_pool_spawn(pool, NULL, run_probe, probe, &opts) != 0) {
             weft_waitgroup_done(&probe->waiting);
             atomic_fetch_sub(&probe->refs, 1); /* the caller's reference is left */
         }
@@ -69,17 +69,17 @@ static struct probe *probe_workers(weft_pool *pool)
 
 /* --- /healthz --------------------------------------------------------------------------------- */
 
-static int answer_text(weft_http *x, int status, const char *text)
+static int respond_text(weft_http *req, int status, const char *text)
 {
-    return weft_http_answer(x, status, "text/plain; charset=utf-8", text, strlen(text));
+    return weft_http_respond(req, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static int show_health(weft_http *x, void *arg)
+static int show_health(weft_http *req, void *arg)
 {
     const struct admin *admin = arg;
     char text[64];
-    if (weft_http_server_stopping(admin->served)) {
-        return answer_text(x, 503, "stopping\n");
+    if (weft_http_server_is_stopping(admin->served)) {
+        return respond_text(req, 503, "stopping\n");
     }
     struct probe *probe = probe_workers(admin->pool);
     if (!probe) {
@@ -90,105 +90,127 @@ static int show_health(weft_http *x, void *arg)
         stuck = atomic_load(&probe->delay_ns[i]) < 0 ? (int)i : -1;
     }
     drop(probe);
-    snprintf(text, sizeof text, "worker %d does not answer\n", stuck);
-    return stuck < 0 ? answer_text(x, 200, "ok\n") : answer_text(x, 503, text);
+    snprintf(text, sizeof text, "worker %d did not respond within 1 s\n", stuck);
+    return stuck < 0 ? respond_text(req, 200, "ok\n") : respond_text(req, 503, text);
 }
 
 /* --- /metrics: Prometheus text format --------------------------------------------------------- */
 
-static void describe(FILE *out, const char *name, const char *type, const char *help)
+static void write_header(FILE *out, const char *name, const char *type, const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void one(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+static void write_metric(FILE *out, const char *name, const char *type, const char *help,
+                         uint64_t value)
 {
-    describe(out, name, type, help);
+    write_header(out, name, type, help);
     fprintf(out, "%s %llu\n", name, (unsigned long long)value);
 }
 
 static void write_server(FILE *out, const struct weft_http_stats *s)
 {
     static const char *const classes[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    describe(out, "weft_http_requests_total", "counter", "Requests answered, by class of status.");
+    write_header(out, "weft_http_requests_total", "counter",
+                 "HTTP requests answered, by status class.");
     for (int i = 0; i < 6; i++) {
         if (i != 1) {
             fprintf(out, "weft_http_requests_total{class=\"%s\"} %llu\n", classes[i],
                     (unsigned long long)s->by_class[i]);
         }
     }
-    one(out, "weft_http_received_bytes_total", "counter", "Bytes read from clients.", s->bytes_in);
-    one(out, "weft_http_sent_bytes_total", "counter", "Bytes written to clients.", s->bytes_out);
-    one(out, "weft_http_writes_total", "counter", "Times gathered answers were written.",
-        s->flushes);
-    one(out, "weft_http_connections_total", "counter", "Connections accepted.", s->accepted);
-    one(out, "weft_http_connections_open", "gauge", "Connections open.", s->open);
-    one(out, "weft_http_connections_refused_total", "counter", "Beyond a limit on connections.",
-        s->refused);
-    one(out, "weft_http_connections_shed_total", "counter",
-        "Silent connections closed to make room for others.", s->idle_shed);
-    one(out, "weft_http_accept_errors_total", "counter", "No descriptors or memory to accept with.",
-        s->accept_errors);
-    one(out, "weft_http_accept_wakes_total", "counter", "Times an acceptor was woken.",
-        s->accept_wakes);
-    one(out, "weft_http_bad_requests_total", "counter", "Requests refused by the parser.", s->bad);
-    describe(out, "weft_http_stop_ended_total", "counter", "Connections that a stop has ended.");
-    fprintf(out, "weft_http_stop_ended_total{what=\"idle\"} %llu\n",
+    write_metric(out, "weft_http_received_bytes_total", "counter", "Bytes read from clients.",
+                 s->bytes_in);
+    write_metric(out, "weft_http_sent_bytes_total", "counter", "Bytes written to clients.",
+                 s->bytes_out);
+    write_metric(out, "weft_http_flushes_total", "counter", "Writes of buffered responses.",
+                 s->flushes);
+    write_metric(out, "weft_http_connections_accepted_total", "counter", "Connections accepted.",
+                 s->accepted);
+    write_metric(out, "weft_http_connections_open", "gauge", "Connections open now.", s->open);
+    write_metric(out, "weft_http_connections_rejected_total", "counter",
+                 "Connections rejected because of a limit.", s->refused);
+    write_metric(out, "weft_http_connections_evicted_total", "counter",
+                 "Idle connections closed to make room for new ones.", s->idle_shed);
+    write_metric(out, "weft_http_accept_errors_total", "counter",
+                 "Failed accepts: no descriptor or no memory.", s->accept_errors);
+    write_metric(out, "weft_http_accept_wakeups_total", "counter",
+                 "Wake-ups of acceptors that waited for a connection.", s->accept_wakes);
+    write_metric(out, "weft_http_bad_requests_total", "counter", "Requests rejected by the parser.",
+                 s->bad);
+    write_header(out, "weft_http_stop_connections_closed_total", "counter",
+                 "Connections closed by a stop: idle, or at its deadline.");
+    fprintf(out, "weft_http_stop_connections_closed_total{reason=\"idle\"} %llu\n",
             (unsigned long long)s->stop_idle);
-    fprintf(out, "weft_http_stop_ended_total{what=\"cut\"} %llu\n",
-            (unsigned long long)s->stop_cut);
-    one(out, "weft_http_stop_lost_total", "counter",
-        "Requests that came after a stop had closed their connection.", s->stop_crossed);
-    describe(out, "weft_http_timeouts_total", "counter", "Connections ended by a time limit.");
+    fprintf(out, "weft_http_stop_connections_closed_total{reason=\"deadline\"} %llu\n",
+            (unsigned long long)s->stop_aborted);
+    write_metric(out, "weft_http_stop_requests_lost_total", "counter",
+                 "Requests that arrived after a stop had closed their idle connection.",
+                 s->stop_lost);
+    write_header(out, "weft_http_timeouts_total", "counter", "Connections closed by a timeout.");
     fprintf(out, "weft_http_timeouts_total{limit=\"idle\"} %llu\n",
-            (unsigned long long)s->idle_ended);
+            (unsigned long long)s->idle_timeouts);
     fprintf(out, "weft_http_timeouts_total{limit=\"header\"} %llu\n",
-            (unsigned long long)s->header_ended);
+            (unsigned long long)s->header_timeouts);
     fprintf(out, "weft_http_timeouts_total{limit=\"body\"} %llu\n",
-            (unsigned long long)s->body_ended);
+            (unsigned long long)s->body_timeouts);
     fprintf(out, "weft_http_timeouts_total{limit=\"write\"} %llu\n",
-            (unsigned long long)s->write_ended);
+            (unsigned long long)s->write_timeouts);
 }
 
 static void write_latency(FILE *out, const struct weft_http_stats *s)
 {
     uint64_t below = 0;
-    describe(out, "weft_http_request_seconds", "histogram",
-             "From a request being there to its answer being written.");
+    write_header(out, "weft_http_request_duration_seconds", "histogram",
+                 "Time from the arrival of a request until its response is written.");
     for (int i = 0; i < WEFT_HTTP_BUCKETS; i++) {
         below += s->took[i];
         if (i + 1 < WEFT_HTTP_BUCKETS) {
-            fprintf(out, "weft_http_request_seconds_bucket{le=\"%g\"} %llu\n",
+            fprintf(out, "weft_http_request_duration_seconds_bucket{le=\"%g\"} %llu\n",
                     (double)weft_http_buckets[i] / NS_PER_S, (unsigned long long)below);
         }
     }
-    fprintf(out, "weft_http_request_seconds_bucket{le=\"+Inf\"} %llu\n", (unsigned long long)below);
-    fprintf(out, "weft_http_request_seconds_sum %.9f\n", (double)s->took_ns / NS_PER_S);
-    fprintf(out, "weft_http_request_seconds_count %llu\n", (unsigned long long)below);
+    fprintf(out, "weft_http_request_duration_seconds_bucket{le=\"+Inf\"} %llu\n",
+            (unsigned long long)below);
+    fprintf(out, "weft_http_request_duration_seconds_sum %.9f\n",
+            (double)s->duration_ns / NS_PER_S);
+    fprintf(out, "weft_http_request_duration_seconds_count %llu\n", (unsigned long long)below);
 }
 
 static void write_pool(FILE *out, weft_pool *pool)
 {
     struct weft_pool_stats s;
     weft_pool_stats(pool, &s);
-    one(out, "weft_fibers", "gauge", "Fibers that have not ended.", s.live);
-    one(out, "weft_workers", "gauge", "Threads that run fibers.", s.workers);
-    one(out, "weft_workers_active", "gauge", "Of them running or searching.", s.active);
-    one(out, "weft_turns_total", "counter", "Times a fiber was switched to.", s.total.executed);
-    one(out, "weft_fibers_started_total", "counter", "Fibers made.", s.total.spawned + s.submitted);
-    one(out, "weft_steals_total", "counter", "Successful steals.", s.total.steals);
-    one(out, "weft_stolen_fibers_total", "counter", "Fibers they brought.", s.total.stolen);
-    one(out, "weft_parks_total", "counter", "Times a thread blocked.", s.total.parks);
-    one(out, "weft_wakes_total", "counter", "Times one was unblocked by another.", s.total.wakes);
-    one(out, "weft_hogs_total", "counter", "Fibers that kept a worker too long.", s.total.hogs);
-    one(out, "weft_io_waiting", "gauge", "Waits on descriptors.", s.total.io_waiting);
-    one(out, "weft_io_looks_total", "counter", "Times a driver was asked.", s.total.io_looks);
-    one(out, "weft_io_events_total", "counter", "What they reported.", s.total.io_events);
-    one(out, "weft_queue_length", "gauge", "Fibers ready to run.",
-        s.total.ring + s.total.fresh + s.global);
-    describe(out, "weft_driver_info", "gauge", "The I/O driver, and why it is that.");
-    fprintf(out, "weft_driver_info{driver=\"%s\",why=\"%s\"} 1\n", s.driver ? s.driver : "none",
-            s.driver_why ? s.driver_why : "");
+    write_metric(out, "weft_fibers", "gauge", "Fibers alive.", s.live);
+    write_metric(out, "weft_workers", "gauge", "Worker threads.", s.workers);
+    write_metric(out, "weft_workers_active", "gauge",
+                 "Worker threads that run fibers or search for work.", s.active);
+    write_metric(out, "weft_fiber_switches_total", "counter", "Switches to a fiber.",
+                 s.total.executed);
+    write_metric(out, "weft_fibers_spawned_total", "counter", "Fibers spawned.",
+                 s.total.spawned + s.submitted);
+    write_metric(out, "weft_steals_total", "counter", "Successful steals by idle workers.",
+                 s.total.steals);
+    write_metric(out, "weft_fibers_stolen_total", "counter", "Fibers moved by steals.",
+                 s.total.stolen);
+    write_metric(out, "weft_worker_sleeps_total", "counter", "Times a worker thread went to sleep.",
+                 s.total.parks);
+    write_metric(out, "weft_worker_wakeups_total", "counter",
+                 "Times a worker thread was woken by another thread.", s.total.wakes);
+    write_metric(out, "weft_hogs_total", "counter",
+                 "Times a fiber ran longer than the hog limit without yielding.", s.total.hogs);
+    write_metric(out, "weft_io_operations_pending", "gauge",
+                 "I/O operations that wait for completion.", s.total.io_waiting);
+    write_metric(out, "weft_io_polls_total", "counter", "Polls of the I/O drivers.",
+                 s.total.io_polls);
+    write_metric(out, "weft_io_events_total", "counter", "Events reported by the I/O drivers.",
+                 s.total.io_events);
+    write_metric(out, "weft_run_queue_length", "gauge", "Fibers in the run queues.",
+                 s.total.ring + s.total.fresh + s.global);
+    write_header(out, "weft_io_driver_info", "gauge",
+                 "The I/O driver in use and the reason for the choice.");
+    fprintf(out, "weft_io_driver_info{driver=\"%s\",reason=\"%s\"} 1\n",
+            s.driver ? s.driver : "none", s.driver_why ? s.driver_why : "");
 }
 
 static void write_delays(FILE *out, weft_pool *pool)
@@ -197,29 +219,29 @@ static void write_delays(FILE *out, weft_pool *pool)
     if (!probe) {
         return;
     }
-    describe(out, "weft_queue_delay_seconds", "gauge",
-             "How long a fiber waited for its turn, tried just now; 1 if that was not enough.");
+    write_header(out, "weft_run_queue_delay_seconds", "gauge",
+                 "Time that a probe fiber waited for its turn just now; 1 if it waited longer.");
     for (unsigned i = 0; i < probe->workers; i++) {
         int64_t ns = atomic_load(&probe->delay_ns[i]);
-        fprintf(out, "weft_queue_delay_seconds{worker=\"%u\"} %.9f\n", i,
+        fprintf(out, "weft_run_queue_delay_seconds{worker=\"%u\"} %.9f\n", i,
                 (double)(ns < 0 ? PROBE_NS : ns) / NS_PER_S);
     }
     drop(probe);
 }
 
 /* Responds with a page that was written to a stream. Takes the stream and its text. */
-static int answer_page(weft_http *x, const char *type, FILE *page, char **text, size_t *len,
-                       int err)
+static int respond_page(weft_http *req, const char *type, FILE *page, char **text, size_t *len,
+                        int err)
 {
     if (fclose(page) != 0) {
         err = err ? err : -ENOMEM;
     }
-    err = err ? err : weft_http_answer(x, 200, type, *text, *len);
+    err = err ? err : weft_http_respond(req, 200, type, *text, *len);
     free(*text);
     return err;
 }
 
-static int show_metrics(weft_http *x, void *arg)
+static int show_metrics(weft_http *req, void *arg)
 {
     const struct admin *admin = arg;
     struct weft_http_stats stats;
@@ -234,9 +256,9 @@ static int show_metrics(weft_http *x, void *arg)
     write_latency(page, &stats);
     write_pool(page, admin->pool);
     write_delays(page, admin->pool);
-    one(page, "weft_log_dropped_total", "counter", "Lines that did not get into the access log.",
-        log_dropped(admin->log));
-    return answer_page(x, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
+    write_metric(page, "weft_access_log_lines_dropped_total", "counter",
+                 "Access log lines that could not be written.", access_log_dropped(admin->log));
+    return respond_page(req, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
 }
 
 /* --- /debug/fibers, /debug/actors ------------------------------------------------------------- */
@@ -264,25 +286,25 @@ static void *make_dump(void *arg)
     return NULL;
 }
 
-static int refuse_dump(weft_http *x)
+static int refuse_dump(weft_http *req)
 {
-    static const char text[] = "another dump is being made; try again\n";
-    int err = weft_http_begin(x, 429);
-    err = err ? err : weft_http_set(x, "Content-Type", "text/plain; charset=utf-8");
-    err = err ? err : weft_http_set(x, "Retry-After", "1");
-    err = err ? err : weft_http_set_length(x, sizeof text - 1);
-    return err ? err : weft_http_write(x, text, sizeof text - 1);
+    static const char text[] = "another dump is in progress; try again\n";
+    int err = weft_http_begin_response(req, 429);
+    err = err ? err : weft_http_set_header(req, "Content-Type", "text/plain; charset=utf-8");
+    err = err ? err : weft_http_set_header(req, "Retry-After", "1");
+    err = err ? err : weft_http_set_content_length(req, sizeof text - 1);
+    return err ? err : weft_http_write(req, text, sizeof text - 1);
 }
 
-static int show_dump(weft_http *x, struct admin *admin, weft_pool *pool)
+static int show_dump(weft_http *req, struct admin *admin, weft_pool *pool)
 {
-    struct weft_http_text query = weft_http_query(x);
+    struct weft_http_text query = weft_http_query(req);
     bool json = query.len == 11 && memcmp(query.data, "format=json", 11) == 0;
     struct dump dump = {.pool = pool, .format = json ? WEFT_DUMP_JSON : WEFT_DUMP_TEXT};
     char *text = NULL;
     size_t len = 0;
     if (admin->dumping) {
-        return refuse_dump(x);
+        return refuse_dump(req);
     }
     dump.page = open_memstream(&text, &len);
     if (!dump.page) {
@@ -291,19 +313,19 @@ static int show_dump(weft_http *x, struct admin *admin, weft_pool *pool)
     admin->dumping = true;
     int err = weft_blocking_call(NULL, make_dump, &dump, NULL, WEFT_FOREVER);
     admin->dumping = false;
-    return answer_page(x, json ? "application/json" : "text/plain; charset=utf-8", dump.page, &text,
-                       &len, err ? err : dump.err);
+    return respond_page(req, json ? "application/json" : "text/plain; charset=utf-8", dump.page,
+                        &text, &len, err ? err : dump.err);
 }
 
-static int show_fibers(weft_http *x, void *arg)
+static int show_fibers(weft_http *req, void *arg)
 {
     struct admin *admin = arg;
-    return show_dump(x, admin, admin->pool);
+    return show_dump(req, admin, admin->pool);
 }
 
-static int show_actors(weft_http *x, void *arg)
+static int show_actors(weft_http *req, void *arg)
 {
-    return show_dump(x, arg, NULL);
+    return show_dump(req, arg, NULL);
 }
 
 /* --- access by Host name ---------------------------------------------------------------------- */
@@ -319,25 +341,25 @@ static const struct {
 };
 enum { PAGES = sizeof pages / sizeof *pages };
 
-static int answer_stranger(weft_http *x)
+static int respond_misdirected(weft_http *req)
 {
-    return answer_text(x, 421,
-                       "this is not a host that the admin listener answers to: use its address, or "
-                       "localhost, or name the host by --admin-host\n");
+    return respond_text(req, 421,
+                        "the admin listener does not accept this Host: use its address, or "
+                        "localhost, or allow the name with --admin-host\n");
 }
 
-static int answer_known(weft_http *x, void *arg)
+static int check_host_and_respond(weft_http *req, void *arg)
 {
     struct admin *admin = arg;
-    const char *data, *path = weft_http_path(x);
-    const weft_http_head *head = weft_http_parsed(x, &data);
-    if (!host_is_known(data + head->host.at, head->host.len, &admin->at, admin->hosts,
-                       admin->host_count)) {
-        return answer_stranger(x);
+    const char *data, *path = weft_http_path(req);
+    const weft_http_head *head = weft_http_request_head(req, &data);
+    if (!admin_host_is_allowed(data + head->host.at, head->host.len, &admin->at, admin->hosts,
+                               admin->host_count)) {
+        return respond_misdirected(req);
     }
     for (int i = 0; i < PAGES; i++) {
         if (strcmp(path, pages[i].path) == 0) {
-            return pages[i].show(x, admin);
+            return pages[i].show(req, admin);
         }
     }
     return -ENOENT;
@@ -347,7 +369,8 @@ int admin_routes(weft_http_server *server, struct admin *admin)
 {
     int err = 0;
     for (int i = 0; i < PAGES && !err; i++) {
-        err = weft_http_server_route(server, "GET", pages[i].path, answer_known, admin, NULL);
+        err = weft_http_server_route(server, "GET", pages[i].path, check_host_and_respond, admin,
+                                     NULL);
     }
     return err;
 }

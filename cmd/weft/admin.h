@@ -5,7 +5,7 @@
 
 #include <weft/weft.h>
 
-#include "log.h"
+#include "access_log.h"
 
 struct admin {
     weft_http_server *served; /* the server that it reports on */

@@ -10,8 +10,8 @@
 
 #include <weft/version.h>
 
+#include "demo.h"
 #include "serve.h"
-#include "tour.h"
 
 enum { EXIT_USAGE = 2, MOST_FIBERS = 100000000 };
 
@@ -20,17 +20,17 @@ static void usage(FILE *out)
     fputs(
         "usage: weft COMMAND\n"
         "\n"
-        "  serve [DIR] ...     the files below DIR, or a small built-in site, by HTTP;\n"
+        "  serve [DIR] ...     serve the files below DIR, or a small built-in site, over HTTP;\n"
         "                      weft serve --help lists the options\n"
-        "  tour [--fibers N]   a short walk: a million fibers parked and woken, a tree of a million\n"
-        "                      leaves, who stole what, and a dump of the scheduler.\n"
-        "                      N: so many fibers instead, and a tree of at most N leaves\n"
+        "  demo [--fibers N]   measure: a million fibers parked and woken, a tree of a million\n"
+        "                      leaves, the statistics of the workers, dumps, a dispatcher, a deadlock.\n"
+        "                      N: use N fibers, and a tree of at most N leaves\n"
         "  version             the version of the library\n"
         "  help                this text\n",
         out);
 }
 
-static int misused(const char *what, const char *word)
+static int usage_error(const char *what, const char *word)
 {
     fprintf(stderr, "weft: %s%s%s\n", what, word ? ": " : "", word ? word : "");
     usage(stderr);
@@ -46,7 +46,7 @@ static long parse_count(const char *text)
     return errno == 0 && end != text && *end == '\0' && n >= 1 && n <= MOST_FIBERS ? n : -1;
 }
 
-static int run_tour(int argc, char **argv)
+static int run_demo(int argc, char **argv)
 {
     long fibers = 0;
     for (int i = 0; i < argc; i++) {
@@ -54,18 +54,18 @@ static int run_tour(int argc, char **argv)
         if (strncmp(argv[i], "--fibers=", 9) == 0) {
             value = argv[i] + 9;
         } else if (strcmp(argv[i], "--fibers") != 0) {
-            return misused("tour does not know", argv[i]);
+            return usage_error("demo: no such argument", argv[i]);
         } else if (i + 1 < argc) {
             value = argv[++i];
         } else {
-            return misused("--fibers needs a number", NULL);
+            return usage_error("--fibers needs a number", NULL);
         }
         fibers = parse_count(value);
         if (fibers < 0) {
-            return misused("not a number of fibers (1 .. 100000000)", value);
+            return usage_error("not a number of fibers (1 .. 100000000)", value);
         }
     }
-    return tour(fibers);
+    return demo(fibers);
 }
 
 static int print_version(void)
@@ -100,20 +100,20 @@ int main(int argc, char **argv)
 {
     fill_standard_descriptors();
     if (argc < 2) {
-        return misused("a command is missing", NULL);
+        return usage_error("a command is missing", NULL);
     }
-    if (strcmp(argv[1], "tour") == 0) {
-        return run_tour(argc - 2, argv + 2);
+    if (strcmp(argv[1], "demo") == 0) {
+        return run_demo(argc - 2, argv + 2);
     }
     if (strcmp(argv[1], "serve") == 0) {
         return serve(argc - 2, argv + 2);
     }
     bool version = is_one_of(argv[1], "version", "--version");
     if (!version && !is_one_of(argv[1], "help", "--help")) {
-        return misused("no such command", argv[1]);
+        return usage_error("no such command", argv[1]);
     }
     if (argc > 2) {
-        return misused("too many words", argv[2]);
+        return usage_error("too many arguments", argv[2]);
     }
     return version ? print_version() : print_help();
 }

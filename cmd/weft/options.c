@@ -18,7 +18,7 @@ enum kind {
     BYTES64,
     WORKERS,
     DRIVER,
-    SPREAD,
+    BALANCE,
     CONFIG
 };
 
@@ -34,44 +34,53 @@ struct option {
 static const struct option table[] = {
     {"listen", LISTEN, 0, "ADDR",
      "127.0.0.1:8080, [::1]:0, *:80, unix:/run/x.sock; may be repeated"},
-    {"root", TEXT, AT(root), "DIR", "the directory (as DIR); without one the built-in site"},
-    {"index", TEXT, AT(index), "NAME", "the file that stands for its directory (index.html)"},
-    {"listing", FLAG, AT(listing), NULL, "show directories that have no index"},
-    {"follow-symlinks", FLAG, AT(follow_symlinks), NULL, "those that stay below DIR"},
-    {"dotfiles", FLAG, AT(dotfiles), NULL, "serve names that begin with a dot too"},
+    {"root", TEXT, AT(root), "DIR",
+     "the directory to serve (same as DIR); default: the built-in site"},
+    {"index", TEXT, AT(index), "NAME", "index file of a directory (index.html)"},
+    {"listing", FLAG, AT(listing), NULL, "list directories that have no index file"},
+    {"follow-symlinks", FLAG, AT(follow_symlinks), NULL,
+     "follow symbolic links that stay below DIR"},
+    {"dotfiles", FLAG, AT(dotfiles), NULL, "also serve names that begin with a dot"},
     {"admin", TEXT, AT(admin), "ADDR",
      "listener for /healthz, /metrics, /debug/fibers, /debug/actors"},
     {"admin-host", ADMIN_HOST, 0, "NAME",
-     "answer to this name there, besides localhost and addresses; may be repeated"},
-    {"log", TEXT, AT(log), "FILE", "access log; -: standard output"},
-    {"workers", WORKERS, AT(workers), "N", "threads (as many as CPUs)"},
-    {"driver", DRIVER, AT(driver), "NAME", "auto, epoll, uring or poll"},
-    {"spread", SPREAD, AT(spread), "HOW", "least, round-robin, hash (by client) or reuseport"},
-    {"drain", SECONDS, AT(drain_ns), "S", "how long a stop waits for answers under way (10)"},
+     "also accept this Host name there; localhost and addresses are accepted; may be repeated"},
+    {"log", TEXT, AT(log), "FILE", "access log file; -: standard output"},
+    {"workers", WORKERS, AT(workers), "N", "worker threads (one per CPU)"},
+    {"driver", DRIVER, AT(driver), "NAME", "I/O driver: auto, epoll, uring or poll (auto)"},
+    {"balance", BALANCE, AT(balance), "HOW",
+     "worker for a connection: least, round-robin, hash (client address) or reuseport (least)"},
+    {"drain", SECONDS, AT(drain_ns), "S", "seconds a stop waits for responses in progress (10)"},
     {"grace", SECONDS, AT(limits.grace_ns), "S",
-     "... and how long idle connections may send one more request (1)"},
+     "seconds in a stop during which idle connections may send one more request (1)"},
     {"revalidate", SECONDS_OR_0, AT(revalidate_ns), "S",
      "seconds before a cached file is checked again (1); 0: no cache"},
-    {"idle-time", SECONDS, AT(limits.idle_ns), "S", "silence between requests (60)"},
-    {"header-time", SECONDS, AT(limits.header_ns), "S", "for the whole head of a request (10)"},
-    {"body-time", SECONDS, AT(limits.body_ns), "S", "one wait for more of a body (10)"},
-    {"body-rate", COUNT, AT(limits.body_rate), "N", "bytes a second, at least, after that (500)"},
-    {"write-time", SECONDS, AT(limits.write_ns), "S", "a client that takes nothing is cut (30)"},
+    {"idle-timeout", SECONDS, AT(limits.idle_ns), "S", "idle timeout between two requests (60)"},
+    {"header-timeout", SECONDS, AT(limits.header_ns), "S",
+     "timeout for the whole header of a request (10)"},
+    {"body-timeout", SECONDS, AT(limits.body_ns), "S",
+     "timeout for one wait for more of a body (10)"},
+    {"body-rate", COUNT, AT(limits.body_rate), "N",
+     "minimum bytes per second of a body after that wait (500)"},
+    {"write-timeout", SECONDS, AT(limits.write_ns), "S",
+     "timeout for a client that reads nothing (30)"},
     {"write-rate", COUNT, AT(limits.write_rate), "N",
-     "bytes a second that a client must take, at least (500)"},
-    {"write-ahead", BYTES32, AT(limits.write_ahead), "BYTES",
-     "bytes taken ahead that count for later (256k)"},
-    {"max-line", BYTES32, AT(limits.line_bytes), "BYTES", "request line (8k)"},
-    {"max-header", BYTES32, AT(limits.header_bytes), "BYTES", "header block (16k)"},
-    {"max-fields", COUNT, AT(limits.fields), "N", "header fields (100)"},
-    {"max-body", BYTES64, AT(limits.body_bytes), "BYTES", "body (1m)"},
-    {"max-requests", COUNT, AT(limits.requests), "N", "on one connection (1000)"},
-    {"max-pipelined", COUNT, AT(limits.pipelined), "N", "answers gathered before a write (64)"},
+     "minimum bytes per second that a client must read (500)"},
+    {"write-burst", BYTES32, AT(limits.write_burst), "BYTES",
+     "acknowledged bytes that count as credit for later (256k)"},
+    {"max-line", BYTES32, AT(limits.line_bytes), "BYTES", "limit of the request line (8k)"},
+    {"max-header", BYTES32, AT(limits.header_bytes), "BYTES",
+     "limit of all header fields together (16k)"},
+    {"max-fields", COUNT, AT(limits.fields), "N", "limit on the number of header fields (100)"},
+    {"max-body", BYTES64, AT(limits.body_bytes), "BYTES", "limit of a request body (1m)"},
+    {"max-requests", COUNT, AT(limits.requests), "N", "requests per connection (1000)"},
+    {"max-pipelined", COUNT, AT(limits.pipelined), "N", "responses buffered before a write (64)"},
     {"max-connections", COUNT, AT(limits.connections), "N",
-     "open at once (3/4 of the descriptors, at most 131072)"},
+     "open connections (3/4 of the descriptors, at most 131072)"},
     {"max-per-address", COUNT, AT(limits.per_address), "N",
-     "... from one address (half of that, at most 16384)"},
-    {"config", CONFIG, 0, "FILE", "lines of these names and their values, # for remarks"},
+     "open connections per client address (half of that, at most 16384)"},
+    {"config", CONFIG, 0, "FILE",
+     "configuration file: one option and its value per line, # for comments"},
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
@@ -93,8 +102,8 @@ struct place {
     int line;
 };
 
-static bool complain(const struct place *place, const char *what, const char *name,
-                     const char *value)
+static bool report_error(const struct place *place, const char *what, const char *name,
+                         const char *value)
 {
     fprintf(stderr, "weft serve: ");
     if (place->file) {
@@ -184,7 +193,7 @@ static const char *set_value(struct options *options, const struct option *optio
                              const char *value)
 {
     static const char *const drivers[] = {"auto", "epoll", "uring", "poll"};
-    static const char *const spreads[] = {"least", "round-robin", "hash", "reuseport"};
+    static const char *const balances[] = {"least", "round-robin", "hash", "reuseport"};
     void *at = (char *)options + option->at;
     uint64_t n;
     int i;
@@ -194,13 +203,13 @@ static const char *set_value(struct options *options, const struct option *optio
         return *value ? NULL : "empty";
     case LISTEN:
         if (options->listen_count == OPTIONS_LISTENERS) {
-            return "at most 16 of them";
+            return "at most 16 are allowed";
         }
         options->listen[options->listen_count++] = value;
         return NULL;
     case ADMIN_HOST:
         if (options->admin_host_count == OPTIONS_LISTENERS) {
-            return "at most 16 of them";
+            return "at most 16 are allowed";
         }
         options->admin_hosts[options->admin_host_count++] = value;
         return NULL;
@@ -225,11 +234,11 @@ static const char *set_value(struct options *options, const struct option *optio
     case DRIVER:
         i = which(value, drivers, 4);
         options->driver = (enum weft_driver)(i < 0 ? 0 : i);
-        return i < 0 ? "none of auto, epoll, uring, poll" : NULL;
-    case SPREAD:
-        i = which(value, spreads, 4);
-        options->spread = (enum weft_http_spread)(i < 0 ? 0 : i);
-        return i < 0 ? "none of least, round-robin, hash, reuseport" : NULL;
+        return i < 0 ? "must be auto, epoll, uring or poll" : NULL;
+    case BALANCE:
+        i = which(value, balances, 4);
+        options->balance = (enum weft_http_balance)(i < 0 ? 0 : i);
+        return i < 0 ? "must be least, round-robin, hash or reuseport" : NULL;
     case FLAG:
     case CONFIG:
         break;
@@ -243,17 +252,18 @@ static bool set(struct options *options, const struct option *option, const char
     if (option->kind == FLAG) {
         int on = value ? which(value, (const char *const[]){"no", "yes"}, 2) : 1;
         *(bool *)((char *)options + option->at) = on == 1;
-        return on >= 0 || complain(place, "yes or no", option->name, value);
+        return on >= 0 || report_error(place, "must be yes or no", option->name, value);
     }
     if (!value) {
-        return complain(place, "needs a value", option->name, NULL);
+        return report_error(place, "needs a value", option->name, NULL);
     }
     if (option->kind == CONFIG) {
-        return place->file ? complain(place, "a file cannot name another", option->name, value)
+        return place->file ? report_error(place, "a configuration file cannot name another",
+                                          option->name, value)
                            : read_config(options, value, place);
     }
     const char *wrong = set_value(options, option, value);
-    return !wrong || complain(place, wrong, option->name, value);
+    return !wrong || report_error(place, wrong, option->name, value);
 }
 
 static const struct option *find(const char *name, size_t len)
@@ -322,7 +332,7 @@ static bool read_line(struct options *options, char *line, const struct place *p
     }
     const struct option *option = find(name, strlen(name));
     if (!option) {
-        return complain(place, "no such option", name, NULL);
+        return report_error(place, "no such option", name, NULL);
     }
     if (value && option->kind != FLAG) {
         value = keep(options, value);
@@ -338,14 +348,14 @@ static bool read_config(struct options *options, const char *path, const struct 
     size_t size = 0;
     bool good = true;
     if (!file) {
-        return complain(from, strerror(errno), "config", path);
+        return report_error(from, strerror(errno), "config", path);
     }
     while (good && getline(&line, &size, file) >= 0) {
         place.line++;
         good = read_line(options, line, &place);
     }
     if (good && ferror(file)) {
-        good = complain(from, "cannot be read", "config", path);
+        good = report_error(from, "cannot be read", "config", path);
     }
     free(line);
     fclose(file);
@@ -397,8 +407,8 @@ void options_help(FILE *out)
     fputs(
         "usage: weft serve [DIR] [OPTION]...\n"
         "\n"
-        "Serves the files below DIR, or a small built-in site, by HTTP/1.1. Prints where. SIGTERM: finishes\n"
-        "answers under way; SIGINT: stops at once.\n"
+        "Serves the files below DIR, or a small built-in site, over HTTP/1.1. Prints the addresses. SIGTERM: finishes\n"
+        "the responses in progress; SIGINT: stops at once.\n"
         "\n",
         out);
     for (int i = 0; i < OPTIONS; i++) {

@@ -14,15 +14,15 @@
 
 #include <weft/weft.h>
 
+#include "access_log.h"
 #include "admin.h"
-#include "log.h"
+#include "builtin_site.h"
 #include "options.h"
-#include "site.h"
-#include "visits.h"
+#include "visit_counter.h"
 
 enum { EXIT_USAGE = 2 };
 
-#define USUAL "127.0.0.1:8080"
+#define DEFAULT_ADDRESS "127.0.0.1:8080"
 #define NS_PER_S INT64_C(1000000000)
 
 struct serving {
@@ -39,7 +39,7 @@ struct serving {
     bool stopped;
 };
 
-static int failed(const char *what, const char *name, int err)
+static int report_error(const char *what, const char *name, int err)
 {
     bool refused = (err == -EINVAL || err == -EOPNOTSUPP) && weft_last_error()[0];
     fprintf(stderr, "weft serve: %s%s%s: %s\n", what, name ? " " : "", name ? name : "",
@@ -60,7 +60,7 @@ static int open_signals(struct serving *s)
         s->signals = NULL;
         err = weft_signal_open(&s->signals, both, 1, &(struct weft_signal_opts){.force = true});
     }
-    return err ? failed("cannot wait for", "SIGTERM and SIGINT", err) : 0;
+    return err ? report_error("cannot wait for", "SIGTERM and SIGINT", err) : 0;
 }
 
 static void warn_of_root(void)
@@ -91,15 +91,15 @@ static int start_pool(struct serving *s)
     };
     int err = weft_pool_create(&s->pool, &opts);
     err = err ? err : weft_pool_start(s->pool);
-    return err ? failed("cannot start the workers", NULL, err) : 0;
+    return err ? report_error("cannot start the workers", NULL, err) : 0;
 }
 
 static int add_site(struct serving *s)
 {
-    int err = visits_open(&s->visits, s->options.driver);
-    err = err ? err : site_routes(s->server);
-    err = err ? err : visits_routes(s->server, &s->visits);
-    return err ? failed("cannot make the built-in site", NULL, err) : 0;
+    int err = visit_counter_open(&s->visits, s->options.driver);
+    err = err ? err : builtin_site_routes(s->server);
+    err = err ? err : visit_counter_routes(s->server, &s->visits);
+    return err ? report_error("cannot create the built-in site", NULL, err) : 0;
 }
 
 static int add_routes(struct serving *s)
@@ -118,26 +118,26 @@ static int add_routes(struct serving *s)
     int err = weft_http_files_open(&s->files, s->options.root, &opts);
     err = err ? err
               : weft_http_server_route(s->server, NULL, "/", weft_http_files_serve, s->files, NULL);
-    return err ? failed("cannot serve", s->options.root, err) : 0;
+    return err ? report_error("cannot serve", s->options.root, err) : 0;
 }
 
 static int make_server(struct serving *s)
 {
     const struct weft_http_server_opts opts = {
         .pool = s->pool,
-        .spread = s->options.spread,
+        .balance = s->options.balance,
         .limits = s->options.limits,
-        .on_request = s->log ? log_request : NULL,
+        .on_request = s->log ? access_log_request : NULL,
         .arg = s->log,
     };
     int err = weft_http_server_create(&s->server, &opts);
-    return err ? failed("cannot make the server", NULL, err) : add_routes(s);
+    return err ? report_error("cannot create the server", NULL, err) : add_routes(s);
 }
 
 static void print_address(const char *before, const struct weft_addr *addr)
 {
-    char text[WEFT_ADDR_TEXT];
-    weft_addr_text(addr, text, sizeof text);
+    char text[WEFT_ADDR_STRLEN];
+    weft_addr_format(addr, text, sizeof text);
     printf("%s%s%s\n", before, addr->storage.ss_family == AF_UNIX ? "" : "http://", text);
 }
 
@@ -153,7 +153,7 @@ static int listen_on(weft_http_server *server, const char *address, const char *
         return err;
     }
     if (err) {
-        return failed("cannot listen on", address, err);
+        return report_error("cannot listen on", address, err);
     }
     print_address(before, &bound);
     return 0;
@@ -163,12 +163,12 @@ static int listen_on(weft_http_server *server, const char *address, const char *
 static int listen_anywhere(struct serving *s)
 {
     struct weft_addr bound;
-    int err = weft_http_server_listen(s->server, USUAL, &bound);
+    int err = weft_http_server_listen(s->server, DEFAULT_ADDRESS, &bound);
     if (err == -EADDRINUSE) {
         return listen_on(s->server, "127.0.0.1:0", "");
     }
     if (err) {
-        return failed("cannot listen on", USUAL, err);
+        return report_error("cannot listen on", DEFAULT_ADDRESS, err);
     }
     print_address("", &bound);
     return 0;
@@ -199,7 +199,7 @@ static int start_admin(struct serving *s)
     int err =
         weft_http_server_create(&s->admin_server, &(struct weft_http_server_opts){.name = "admin"});
     err = err ? err : admin_routes(s->admin_server, &s->admin);
-    return err ? failed("cannot make the admin server", NULL, err)
+    return err ? report_error("cannot create the admin server", NULL, err)
                : listen_on(s->admin_server, s->options.admin, "admin ");
 }
 
@@ -207,8 +207,8 @@ static int start(struct serving *s)
 {
     int err = open_signals(s);
     if (!err && s->options.log) {
-        err = log_open(&s->log, s->options.log);
-        err = err ? failed("cannot write the log", s->options.log, err) : 0;
+        err = access_log_open(&s->log, s->options.log);
+        err = err ? report_error("cannot write the log", s->options.log, err) : 0;
     }
     err = err ? err : start_pool(s);
     err = err ? err : make_server(s);
@@ -216,7 +216,7 @@ static int start(struct serving *s)
     err = err ? err : start_admin(s);
     if (!err) {
         unsigned workers = weft_pool_workers(s->pool);
-        printf("serving %s with %u worker%s; SIGTERM finishes answers, %s\n",
+        printf("serving %s with %u worker%s; SIGTERM finishes responses, %s\n",
                s->options.root ? s->options.root : "the built-in site", workers,
                workers == 1 ? "" : "s",
                weft_signal_has(s->signals, SIGINT) ? "SIGINT (Ctrl-C) stops at once"
@@ -233,7 +233,7 @@ static void *drain(void *arg)
     struct serving *s = arg;
     weft_http_server_stop(s->server, weft_after(s->options.drain_ns));
     s->stopped = true;
-    weft_interrupt(s->waiter);
+    weft_fiber_interrupt(s->waiter);
     return NULL;
 }
 
@@ -253,19 +253,19 @@ static void wait_for_end(struct serving *s)
         weft_http_server_stop(s->server, 0);
     }
     weft_join(drainer, NULL, WEFT_FOREVER);
-    weft_clear_interrupt();
+    weft_fiber_clear_interrupt();
 }
 
-static void say_what_was_cut(const struct serving *s)
+static void report_aborted(const struct serving *s)
 {
     struct weft_http_stats stats;
     weft_http_server_stats(s->server, &stats);
-    if (stats.stop_idle || stats.stop_cut) {
+    if (stats.stop_idle || stats.stop_aborted) {
         fprintf(stderr,
                 "weft serve: stop: %llu idle connections closed, %llu requests lost that crossed "
-                "the close, %llu requests cut at the end of --drain\n",
-                (unsigned long long)stats.stop_idle, (unsigned long long)stats.stop_crossed,
-                (unsigned long long)stats.stop_cut);
+                "the close, %llu requests aborted at the end of --drain\n",
+                (unsigned long long)stats.stop_idle, (unsigned long long)stats.stop_lost,
+                (unsigned long long)stats.stop_aborted);
     }
 }
 
@@ -274,9 +274,9 @@ static void end(struct serving *s)
     if (s->server) {
         int err = weft_http_server_stop(s->server, 0);
         if (err) {
-            failed("handlers have not ended", NULL, err);
+            report_error("some handlers are still running", NULL, err);
         }
-        say_what_was_cut(s);
+        report_aborted(s);
     }
     if (s->admin_server) {
         weft_http_server_stop(s->admin_server, 0);
@@ -287,9 +287,9 @@ static void end(struct serving *s)
     }
     weft_http_server_destroy(s->server);
     weft_http_files_close(s->files);
-    visits_close(&s->visits);
+    visit_counter_close(&s->visits);
     weft_pool_destroy(s->pool);
-    log_close(s->log);
+    access_log_close(s->log);
     weft_signal_close(s->signals);
 }
 
@@ -327,7 +327,7 @@ int serve(int argc, char **argv)
         fprintf(stderr, "weft serve: the I/O driver is not available: %s; use --driver epoll\n",
                 why ? why : strerror(-err));
     } else if (err) {
-        failed("cannot start", NULL, err);
+        report_error("cannot start", NULL, err);
     }
     options_free(&s.options);
     return err ? 1 : s.status;

@@ -35,14 +35,14 @@ static enum weft_step woken(weft_frame *f, struct weft_got got)
         taken += boxes;
         boxes = 0;
     }
-    return weft_frame_go(f, NULL, WEFT_THEN(wait_for_either)); /* Fiber.resume: a loop */
+    return weft_frame_continue(f, NULL, WEFT_THEN(wait_for_either)); /* Fiber.resume: a loop */
 }
 
 static enum weft_step too_late(weft_frame *f, struct weft_got got)
 {
     struct taker *self = (struct taker *)f;
     self->timeouts += got.status == -ETIMEDOUT;
-    return weft_frame_go(f, NULL, WEFT_THEN(wait_for_either));
+    return weft_frame_continue(f, NULL, WEFT_THEN(wait_for_either));
 }
 
 /* First a wait that is never signalled. A deadline in the past only tries; WEFT_FOREVER waits

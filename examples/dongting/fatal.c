@@ -50,7 +50,7 @@ static void on_error(weft_fiber fiber, const char *name, const weft_error *error
 {
     (void)fiber;
     printf("%s: ", name);
-    weft_error_print(error, stdout);
+    weft_error_dump(error, stdout);
 }
 
 /* A fiber of the same group sees the stop; a fiber of another group does not. */

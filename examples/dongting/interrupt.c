@@ -32,7 +32,7 @@ static enum weft_step handle(weft_frame *f, const weft_error *error)
     if (weft_error_code(error) != -EINTR) {
         return weft_frame_rethrow(f);
     }
-    weft_error_print(error, stdout); /* where the fiber was, not the interrupter */
+    weft_error_dump(error, stdout); /* where the fiber was, not the interrupter */
     return weft_frame_sleep(f, weft_after(WEFT_MS(1)),
                             WEFT_THEN(slept_on)); /* it ended only one wait */
 }
@@ -42,7 +42,7 @@ static const struct weft_frame_kind sleeping = {
 
 static void *interrupt(void *fiber)
 {
-    weft_interrupt(*(weft_fiber *)fiber); /* the fiber sleeps */
+    weft_fiber_interrupt(*(weft_fiber *)fiber); /* the fiber sleeps */
     return NULL;
 }
 
@@ -62,7 +62,7 @@ int main(void)
             return 1;
         }
     }
-    weft_interrupt(fibers[1]); /* not started yet: kept for its first wait */
+    weft_fiber_interrupt(fibers[1]); /* not started yet: kept for its first wait */
     if (weft_group_spawn(group, NULL, interrupt, &fibers[0], NULL)) {
         return 1;
     }

@@ -33,7 +33,7 @@ static void *work(void *arg)
 static void *report(void *collector)
 {
     while (weft_group_sleep(weft_after(WEFT_MS(5))) != 0) {
-        weft_collector_print(collector, stdout);
+        weft_collector_dump(collector, stdout);
         weft_collector_reset(collector);
     }
     return NULL;

@@ -37,7 +37,8 @@ static enum weft_step tick(weft_frame *f, struct weft_got got)
 static enum weft_step ticked(weft_frame *f, struct weft_got got)
 {
     ((struct ticker *)f)->ticks++;
-    return got.status == 0 ? weft_frame_return(f, NULL) : weft_frame_go(f, NULL, WEFT_THEN(tick));
+    return got.status == 0 ? weft_frame_return(f, NULL)
+                           : weft_frame_continue(f, NULL, WEFT_THEN(tick));
 }
 
 static const struct weft_frame_kind ticking = {.name = "ticker", .start = tick};
@@ -65,7 +66,7 @@ static const struct weft_frame_kind monitoring = {
 /* A fiber that ignores the stop. */
 static void *wait_for_ever(void *arg)
 {
-    return weft_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
+    return weft_fiber_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* galay: ComputeScheduler scheduler; scheduler.start(); scheduler.spawn(computeTask(i));
- * scheduler.stop(); A crew of one member is that scheduler. There is no sleep of five seconds at
+ * scheduler.stop(); A pool set of one member is that scheduler. There is no sleep of five seconds at
  * the end: stop drains. (galay's task makes 1,000,000 steps; this one makes fewer.) */
 #include <math.h>
 #include <stdatomic.h>
@@ -23,15 +23,15 @@ static void *compute(void *arg)
 
 int main(void)
 {
-    weft_crew *scheduler;
-    if (weft_crew_create(&scheduler, &(struct weft_crew_opts){.members = 1}) ||
-        weft_crew_start(scheduler)) {
+    weft_pool_set *scheduler;
+    if (weft_pool_set_create(&scheduler, &(struct weft_pool_set_opts){.members = 1}) ||
+        weft_pool_set_start(scheduler)) {
         return 1;
     }
     for (long i = 0; i < TASKS; i++) {
-        weft_crew_submit(scheduler, compute, (void *)i);
+        weft_pool_set_submit(scheduler, compute, (void *)i);
     }
-    weft_crew_stop(scheduler, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    weft_crew_destroy(scheduler);
+    weft_pool_set_stop(scheduler, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_destroy(scheduler);
     return atomic_load(&done) == TASKS ? 0 : 1;
 }

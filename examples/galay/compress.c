@@ -24,7 +24,7 @@ struct block {
     unsigned char bytes[BLOCK], packed[PACKED];
 };
 
-static weft_crew *compressors;
+static weft_pool_set *compressors;
 
 static void *compress_block(void *arg)
 {
@@ -55,7 +55,7 @@ static int start_blocks(int in, struct block *blocks, int *started)
         if (block->len == 0) {
             return 0;
         }
-        err = weft_crew_spawn(compressors, &block->fiber, compress_block, block, NULL);
+        err = weft_pool_set_spawn(compressors, &block->fiber, compress_block, block, NULL);
         if (err) {
             return err;
         }
@@ -144,7 +144,7 @@ static void *compress_itself(void *arg)
     fseek(in, 0, SEEK_END);
     fseek(out, 0, SEEK_END);
     printf("%ld bytes became %ld on %u pools; %d of %d lines came back\n", ftell(in), ftell(out),
-           weft_crew_size(compressors), same, LINES);
+           weft_pool_set_size(compressors), same, LINES);
     fclose(in);
     fclose(out);
     return same == LINES ? NULL : arg;
@@ -153,13 +153,13 @@ static void *compress_itself(void *arg)
 int main(int argc, char **argv)
 {
     void *failed = NULL;
-    if (weft_crew_create(&compressors, &(struct weft_crew_opts){.name = "gzip"}) ||
-        weft_crew_start(compressors)) {
+    if (weft_pool_set_create(&compressors, &(struct weft_pool_set_opts){.name = "gzip"}) ||
+        weft_pool_set_start(compressors)) {
         return 1;
     }
     paths = argv + 1;
     int err = weft_run(argc > 2 ? compress_file : compress_itself, &paths, &failed, NULL);
-    weft_crew_stop(compressors, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    weft_crew_destroy(compressors);
+    weft_pool_set_stop(compressors, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_destroy(compressors);
     return err || failed ? 1 : 0;
 }

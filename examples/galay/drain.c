@@ -25,17 +25,17 @@ static void *task(void *arg)
 
 int main(void)
 {
-    weft_crew *crew;
-    if (weft_crew_create(&crew, &(struct weft_crew_opts){.members = 1})) {
+    weft_pool_set *pools;
+    if (weft_pool_set_create(&pools, &(struct weft_pool_set_opts){.members = 1})) {
         return 1;
     }
     for (int i = 0; i < TASKS; i++) {
-        weft_crew_submit(crew, task, NULL); /* before start: the tasks wait for it */
+        weft_pool_set_submit(pools, task, NULL); /* before start: the tasks wait for it */
     }
-    if (weft_crew_start(crew) || weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER)) {
+    if (weft_pool_set_start(pools) || weft_pool_set_stop(pools, WEFT_STOP_DRAIN, WEFT_FOREVER)) {
         return 1;
     }
-    weft_crew_destroy(crew);
+    weft_pool_set_destroy(pools);
     printf("%d of %d done\n", atomic_load(&done), 2 * TASKS);
     return atomic_load(&done) == 2 * TASKS ? 0 : 1;
 }

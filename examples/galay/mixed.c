@@ -6,7 +6,7 @@
 
 enum { STEPS = 1000000 };
 
-static weft_crew *compute;
+static weft_pool_set *compute;
 
 static void *heavy(void *arg)
 {
@@ -28,7 +28,7 @@ static void *heavy_with_waiter(void *arg)
 {
     struct waiter *waiter = arg;
     waiter->value = (long)heavy(NULL);
-    weft_unpark(waiter->fiber); /* waiter->notify(result) */
+    weft_fiber_unpark(waiter->fiber); /* waiter->notify(result) */
     return NULL;
 }
 
@@ -36,11 +36,11 @@ static void *io_task(void *arg)
 {
     void *result = NULL;
     struct waiter waiter = {.fiber = weft_self()};
-    if (weft_crew_call(compute, heavy, NULL, &result) != 0 ||
-        weft_crew_submit(compute, heavy_with_waiter, &waiter) != 0) {
+    if (weft_pool_set_call(compute, heavy, NULL, &result) != 0 ||
+        weft_pool_set_submit(compute, heavy_with_waiter, &waiter) != 0) {
         return NULL;
     }
-    weft_park(WEFT_FOREVER); /* co_await waiter.wait() */
+    weft_fiber_park(WEFT_FOREVER); /* co_await waiter.wait() */
     printf("compute result: %ld, by waiter: %ld\n", (long)result, waiter.value);
     return (long)result == waiter.value ? arg : NULL;
 }
@@ -51,14 +51,15 @@ int main(void)
     weft_fiber fiber;
     void *ok = NULL;
     if (weft_pool_create(&io, &(struct weft_pool_opts){.name = "io", .workers = 1}) ||
-        weft_crew_create(&compute, &(struct weft_crew_opts){.members = 1}) || weft_pool_start(io) ||
-        weft_crew_start(compute) || weft_pool_spawn(io, &fiber, io_task, &ok, NULL)) {
+        weft_pool_set_create(&compute, &(struct weft_pool_set_opts){.members = 1}) ||
+        weft_pool_start(io) || weft_pool_set_start(compute) ||
+        weft_pool_spawn(io, &fiber, io_task, &ok, NULL)) {
         return 1;
     }
     weft_join(fiber, &ok, WEFT_FOREVER);
     weft_pool_stop(io, WEFT_STOP_DRAIN, WEFT_FOREVER); /* first the pool that calls the other */
-    weft_crew_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(io);
-    weft_crew_destroy(compute);
+    weft_pool_set_destroy(compute);
     return ok ? 0 : 1;
 }

@@ -4,20 +4,20 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-static weft_crew *compute;
+static weft_pool_set *compute;
 
 static void *owned(void *arg)
 {
     weft_pool *home = weft_pool_self(); /* coro.belongScheduler() */
-    struct weft_hop hop;
+    struct weft_migration hop;
     bool ok = true;
-    for (unsigned i = 0; i < weft_crew_size(compute); i++) {
-        weft_pool *member = weft_crew_member(compute, i);
-        if (weft_hop_enter(&hop, member, WEFT_ANY_WORKER) != 0) {
+    for (unsigned i = 0; i < weft_pool_set_size(compute); i++) {
+        weft_pool *member = weft_pool_set_member(compute, i);
+        if (weft_migration_enter(&hop, member, WEFT_ANY_WORKER) != 0) {
             return NULL;
         }
         ok &= weft_pool_self() == member;
-        weft_hop_leave(&hop); /* belong_scheduler->spawn(std::move(coro)) */
+        weft_migration_leave(&hop); /* belong_scheduler->spawn(std::move(coro)) */
         ok &= weft_pool_self() == home;
     }
     return ok ? arg : NULL;
@@ -27,13 +27,13 @@ int main(void)
 {
     int token;
     void *ok = NULL;
-    if (weft_crew_create(&compute, &(struct weft_crew_opts){.members = 2}) ||
-        weft_crew_start(compute)) {
+    if (weft_pool_set_create(&compute, &(struct weft_pool_set_opts){.members = 2}) ||
+        weft_pool_set_start(compute)) {
         return 1;
     }
     int err = weft_run(owned, &token, &ok, NULL);
-    weft_crew_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    weft_crew_destroy(compute);
+    weft_pool_set_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_destroy(compute);
     printf("%s\n", ok ? "always back home" : "failed");
     return err == 0 && ok ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 /* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which
- * users write themselves. A weft_crew is that class; it can also pick the least loaded member. */
+ * users write themselves. A weft_pool_set is that class; it can also pick the least loaded member. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -11,9 +11,9 @@ static atomic_uint seen; /* one bit per member that ran a task */
 
 static void *compute(void *arg)
 {
-    weft_crew *pool = arg;
-    for (unsigned i = 0; i < weft_crew_size(pool); i++) {
-        if (weft_crew_member(pool, i) == weft_pool_self()) {
+    weft_pool_set *pool = arg;
+    for (unsigned i = 0; i < weft_pool_set_size(pool); i++) {
+        if (weft_pool_set_member(pool, i) == weft_pool_self()) {
             atomic_fetch_or(&seen, 1u << i);
         }
     }
@@ -23,16 +23,16 @@ static void *compute(void *arg)
 
 int main(void)
 {
-    weft_crew *pool;
-    struct weft_crew_opts opts = {.members = SCHEDULERS, .placement = WEFT_ROUND_ROBIN};
-    if (weft_crew_create(&pool, &opts) || weft_crew_start(pool)) {
+    weft_pool_set *pool;
+    struct weft_pool_set_opts opts = {.members = SCHEDULERS, .placement = WEFT_ROUND_ROBIN};
+    if (weft_pool_set_create(&pool, &opts) || weft_pool_set_start(pool)) {
         return 1;
     }
     for (int i = 0; i < TASKS; i++) {
-        weft_crew_submit(pool, compute, pool);
+        weft_pool_set_submit(pool, compute, pool);
     }
-    weft_crew_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    weft_crew_destroy(pool);
+    weft_pool_set_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_destroy(pool);
     printf("%d tasks on members %#x\n", atomic_load(&done), atomic_load(&seen));
     return atomic_load(&done) == TASKS && atomic_load(&seen) == 0xf ? 0 : 1;
 }

@@ -18,12 +18,12 @@ static void *produce(void *arg)
 
 static void *consume(void *arg)
 {
-    weft_crew *compute = arg;
+    weft_pool_set *compute = arg;
     weft_fiber near, far;
     long value, sum = 0;
     /* One producer on the consumer's scheduler, one on another. */
     if (weft_spawn(&near, produce, NULL, NULL) ||
-        weft_crew_spawn(compute, &far, produce, NULL, NULL)) {
+        weft_pool_set_spawn(compute, &far, produce, NULL, NULL)) {
         return NULL;
     }
     for (int left = 2 * MESSAGES; left > 0; left--) {
@@ -37,16 +37,16 @@ static void *consume(void *arg)
 
 int main(void)
 {
-    weft_crew *compute;
+    weft_pool_set *compute;
     void *sum = NULL;
     if (weft_chan_create(&channel, sizeof(long), &(struct weft_chan_opts){.capacity = 16}) ||
-        weft_crew_create(&compute, &(struct weft_crew_opts){.members = 1}) ||
-        weft_crew_start(compute)) {
+        weft_pool_set_create(&compute, &(struct weft_pool_set_opts){.members = 1}) ||
+        weft_pool_set_start(compute)) {
         return 1;
     }
     int err = weft_run(consume, compute, &sum, &(struct weft_pool_opts){.workers = 1});
-    weft_crew_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    weft_crew_destroy(compute);
+    weft_pool_set_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_set_destroy(compute);
     weft_chan_destroy(channel);
     printf("sum %ld\n", (long)sum);
     return err == 0 && (long)sum == (long)MESSAGES * (MESSAGES + 1) ? 0 : 1;

@@ -25,7 +25,7 @@ static void *stay(void *arg)
 /* YieldToHold(), then the same as stay. */
 static void *hold(void *arg)
 {
-    return weft_park(WEFT_FOREVER) == 0 ? stay(arg) : arg;
+    return weft_fiber_park(WEFT_FOREVER) == 0 ? stay(arg) : arg;
 }
 
 int main(void)
@@ -49,7 +49,7 @@ int main(void)
     if (weft_pool_spawn(pool, &held, hold, (void *)2L, NULL)) {
         return 1;
     }
-    while (weft_unpark_on(held, pool, 2) == -EBUSY) {
+    while (weft_fiber_unpark_on(held, pool, 2) == -EBUSY) {
         weft_sleep(WEFT_US(100));
     }
     weft_fiber_detach(held);

@@ -5,7 +5,7 @@
 
 static void *hold(void *arg)
 {
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
@@ -38,7 +38,7 @@ static void *look(void *arg)
     struct weft_worker_stats worker;
     weft_worker_stats(weft_pool_self(), (unsigned)weft_worker_self(), &worker); /* m_threadIds */
 
-    weft_unpark(fiber);
+    weft_fiber_unpark(fiber);
     weft_join(fiber, NULL, WEFT_FOREVER);
     bool ok = strstr(text, "patient") && pool.workers == 2 && pool.active >= 1 && !pool.stopping &&
               pool.live == 2 && worker.tid > 0;

@@ -11,8 +11,8 @@ static bool is(weft_fiber fiber, enum weft_fiber_state state)
 
 static void *held(void *arg)
 {
-    weft_yield();                      /* Fiber::YieldToReady() */
-    int err = weft_park(WEFT_FOREVER); /* Fiber::YieldToHold(), until the unpark */
+    weft_yield();                            /* Fiber::YieldToReady() */
+    int err = weft_fiber_park(WEFT_FOREVER); /* Fiber::YieldToHold(), until the unpark */
     return err == 0 && is(weft_self(), WEFT_FIBER_RUNNING) ? arg : NULL; /* Fiber::GetThis() */
 }
 
@@ -28,12 +28,12 @@ static void *watch(void *arg)
     while (!is(fiber, WEFT_FIBER_WAITING)) {
         weft_yield();
     }
-    weft_unpark(fiber); /* sylar: schedule(fiber) of a fiber in HOLD */
+    weft_fiber_unpark(fiber); /* sylar: schedule(fiber) of a fiber in HOLD */
     while (!is(fiber, WEFT_FIBER_DONE)) {
         weft_yield();
     }
     weft_join(fiber, &ok, WEFT_FOREVER);
-    return seen && ok && weft_unpark(fiber) < 0 ? arg : NULL; /* the handle is stale */
+    return seen && ok && weft_fiber_unpark(fiber) < 0 ? arg : NULL; /* the handle is stale */
 }
 
 int main(void)

@@ -68,7 +68,9 @@ static ssize_t exchange(int fd, const char *name, const void *value, size_t n, c
         if (!item.null) {
             memcpy(reply, item.bytes, item.len);
         }
-        used = item.null ? -ENOENT : item.type == WEFT_RESP_ERROR ? -EPROTO : (ssize_t)item.len;
+        used = item.null                             ? -ENOENT
+               : item.type == WEFT_RESP_SIMPLE_ERROR ? -EPROTO
+                                                     : (ssize_t)item.len;
     }
     weft_reader_deinit(&reader);
     return used;
@@ -77,12 +79,12 @@ static ssize_t exchange(int fd, const char *name, const void *value, size_t n, c
 static ssize_t ask_redis(const char *name, const void *value, size_t n, char *reply)
 {
     int64_t deadline = weft_after(2 * SECOND);
-    int fd = weft_connpool_take(redis, deadline);
+    int fd = weft_connpool_acquire(redis, deadline);
     if (fd < 0) {
         return fd;
     }
     ssize_t len = exchange(fd, name, value, n, reply, deadline);
-    weft_connpool_give(redis, fd, len >= 0 || len == -ENOENT || len == -EPROTO);
+    weft_connpool_release(redis, fd, len >= 0 || len == -ENOENT || len == -EPROTO);
     return len;
 }
 
@@ -91,12 +93,12 @@ static ssize_t ask_redis(const char *name, const void *value, size_t n, char *re
 static int respond(weft_http *req, ssize_t len, const char *text)
 {
     if (len == -ENOENT) {
-        return weft_http_answer(req, 404, "text/plain", "no such parameter\n", 18);
+        return weft_http_respond(req, 404, "text/plain", "no such parameter\n", 18);
     }
     if (len < 0) {
-        return weft_http_answer(req, 502, "text/plain", "Redis does not answer\n", 22);
+        return weft_http_respond(req, 502, "text/plain", "Redis does not answer\n", 22);
     }
-    return weft_http_answer(req, 200, "text/plain", text, (size_t)len);
+    return weft_http_respond(req, 200, "text/plain", text, (size_t)len);
 }
 
 static int get_param(weft_http *req, void *arg)
@@ -184,13 +186,13 @@ static int ask_itself(const char *address)
 static int serve_on(weft_http_server *server)
 {
     struct weft_addr bound;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     weft_signal_set *signals;
     int err = weft_http_server_listen(server, http_address ? http_address : "127.0.0.1:0", &bound);
     if (err) {
         return err;
     }
-    weft_addr_text(&bound, text, sizeof text);
+    weft_addr_format(&bound, text, sizeof text);
     if (!http_address) {
         err = ask_itself(text);
     } else if ((err = weft_signal_open(&signals, (int[]){SIGINT, SIGTERM}, 2, NULL)) == 0) {

@@ -10,7 +10,7 @@ static int answer[2];
 
 static void *wait_for_ever(void *arg)
 {
-    return weft_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
+    return weft_fiber_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
 }
 
 /* Runs on a plain thread that is not the caller: the pool's only worker is another thread. */

@@ -6,10 +6,10 @@ static weft_pool *first, *second;
 
 static void *move(void *arg)
 {
-    bool ok = weft_switch_to(first, 1) == 0 && weft_worker_self() == 1;
-    ok &= weft_switch_to(first, 1) == 0; /* already there: a no-op */
-    ok &= weft_switch_to(second, WEFT_ANY_WORKER) == 0 && weft_pool_self() == second;
-    ok &= weft_switch_to(first, 99) < 0 && weft_pool_self() == second; /* an error: stays */
+    bool ok = weft_fiber_migrate(first, 1) == 0 && weft_worker_self() == 1;
+    ok &= weft_fiber_migrate(first, 1) == 0; /* already there: a no-op */
+    ok &= weft_fiber_migrate(second, WEFT_ANY_WORKER) == 0 && weft_pool_self() == second;
+    ok &= weft_fiber_migrate(first, 99) < 0 && weft_pool_self() == second; /* an error: stays */
     return ok ? arg : NULL;
 }
 

@@ -25,11 +25,11 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
 }
 
 /* relay.Receiver for node 5 */
-static int deliver(struct weft_receiver *self, const struct weft_parcel *parcel)
+static int deliver(struct weft_receiver *self, const struct weft_remote_message *parcel)
 {
     (void)self;
     char to[64];
-    weft_pid_text(parcel->to, to, sizeof to);
+    weft_pid_format(parcel->to, to, sizeof to);
     printf("to %s: %s\n", to, parcel->topic);
     weft_buf_free(parcel->buf);
     atomic_fetch_add(&passed_on, 1);
@@ -44,14 +44,14 @@ int main(void)
     weft_pid pid, remote = {.node = 5, .host = 1, .id = 17};
     if (weft_host_create(&a, &(struct weft_host_opts){.name = "a", .workers = 1}) ||
         weft_host_create(&b, &(struct weft_host_opts){.name = "b", .workers = 1}) ||
-        weft_actor_spawn(b, &pid, &kind, NULL, NULL) || weft_route(5, &far)) {
+        weft_actor_spawn(b, &pid, &kind, NULL, NULL) || weft_route_add(5, &far)) {
         return 1;
     }
     int sent = weft_actor_send(pid, "hello", 0, weft_buf_copy("moved, not copied", 17));
     weft_actor_join(pid, NULL, WEFT_FOREVER);
     int gone = weft_actor_send(pid, "hello", 0, NULL);
     int there = weft_actor_send(remote, "hello", 0, NULL);
-    weft_unroute(5);
+    weft_route_remove(5);
     int nowhere = weft_actor_send(remote, "hello", 0, NULL);
     printf("sent: %d, gone: %d, another node: %d, no way there: %d\n", sent, gone, there, nowhere);
     weft_host_stop(a, NULL, WEFT_FOREVER);

@@ -21,7 +21,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == WEFT_EVENT_MESSAGE && !*asked) {
             *asked = 1;
-            weft_out_command(out, WEFT_COMMAND_OWN, 7, NULL);
+            weft_out_command(out, WEFT_COMMAND_USER, 7, NULL);
             weft_out_wait(out);
         } else if (events[i].kind == WEFT_EVENT_MESSAGE) {
             weft_out_done(out, NULL);
@@ -33,7 +33,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
 static void show_when(weft_pid pid, enum weft_actor_state state)
 {
     struct weft_actor_info info;
-    while (weft_actor_look(pid, &info) == 0 && info.state != state) {
+    while (weft_actor_info(pid, &info) == 0 && info.state != state) {
         weft_yield();
     }
     printf("%s, %u in the mailbox, %d steps\n", weft_actor_state_name(info.state), info.mailbox,
@@ -48,7 +48,7 @@ int main(void)
     weft_host *host;
     weft_pid pid;
     if (weft_host_create(&host, &(struct weft_host_opts){.workers = 1}) ||
-        weft_host_handle(host, WEFT_COMMAND_OWN, keep, NULL) ||
+        weft_host_handle(host, WEFT_COMMAND_USER, keep, NULL) ||
         weft_actor_spawn(host, &pid, &kind, NULL, NULL)) {
         return 1;
     }
@@ -56,9 +56,9 @@ int main(void)
     weft_actor_send(pid, "ask", 0, NULL);
     show_when(pid, WEFT_ACTOR_BLOCKED);
     weft_actor_send(pid, "wait", 0, NULL); /* kept */
-    weft_actor_look(pid, &info);
+    weft_actor_info(pid, &info);
     bool still = info.state == WEFT_ACTOR_BLOCKED && info.mailbox == 1;
-    weft_complete(kept.actor, kept.tag, 0, NULL);
+    weft_command_complete(kept.actor, kept.tag, 0, NULL);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
     printf("%s\n", weft_actor_state_name(WEFT_ACTOR_COMPLETE));
     weft_host_stop(host, NULL, WEFT_FOREVER);

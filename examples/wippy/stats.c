@@ -1,5 +1,5 @@
 /* Wippy: stats of the scheduler (executed, stolen, queue lengths) and of each process (pid, parent,
- * state, steps, start). Weft has the same in weft_host_stats, weft_actor_look and weft_each_actor,
+ * state, steps, start). Weft has the same in weft_host_stats, weft_actor_info and weft_actor_each,
  * as a page by weft_actor_dump, and at /debug/actors of `weft serve`. It also traces one message
  * across all actors. */
 #include <stdatomic.h>
@@ -35,11 +35,11 @@ static int init(weft_actor *self, const char *method, const weft_buf *input)
 static _Atomic(uint32_t) chain;
 static atomic_int hops;
 
-static void on_passage(const struct weft_passage *passage, void *arg)
+static void on_passage(const struct weft_actor_trace_event *passage, void *arg)
 {
     (void)arg;
     uint32_t none = 0;
-    if (passage->kind == WEFT_PASSAGE_HANDLED) {
+    if (passage->kind == WEFT_ACTOR_TRACE_HANDLED) {
         atomic_compare_exchange_strong(&chain, &none, passage->trace);
         atomic_fetch_add(&hops, passage->trace == atomic_load(&chain));
     }

@@ -13,7 +13,7 @@ static int flush(const struct weft_command *command, void *arg)
 {
     (void)arg;
     atomic_fetch_add(&flushed, 1);
-    return weft_complete(command->actor, command->tag, 0, NULL);
+    return weft_command_complete(command->actor, command->tag, 0, NULL);
 }
 
 static int polite(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -23,7 +23,7 @@ static int polite(weft_actor *self, const struct weft_actor_event *events, size_
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             printf("asked to end: %s\n", (char *)events[i].buf->data);
-            weft_out_command(out, WEFT_COMMAND_OWN, 0, NULL);
+            weft_out_command(out, WEFT_COMMAND_USER, 0, NULL);
             weft_out_wait(out);
         } else {
             weft_out_done(out, NULL); /* flushed */
@@ -54,7 +54,7 @@ int main(void)
         .name = "stubborn", .step = stubborn, .close = on_close};
     weft_host *host;
     if (weft_host_create(&host, &(struct weft_host_opts){.workers = 2}) ||
-        weft_host_handle(host, WEFT_COMMAND_OWN, flush, NULL) ||
+        weft_host_handle(host, WEFT_COMMAND_USER, flush, NULL) ||
         weft_actor_spawn(host, NULL, &good, NULL, NULL) ||
         weft_actor_spawn(host, NULL, &bad, NULL, NULL)) {
         return 1;

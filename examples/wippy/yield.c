@@ -16,8 +16,8 @@ static int twice(const struct weft_command *command, void *arg)
     (void)arg;
     int n = *(int *)(void *)command->arg->data * 2;
     weft_buf_free(command->arg);
-    return weft_complete(command->actor, command->tag, 0,
-                         weft_buf_copy(&n, sizeof n)); /* at once */
+    return weft_command_complete(command->actor, command->tag, 0,
+                                 weft_buf_copy(&n, sizeof n)); /* at once */
 }
 
 static struct weft_command kept;
@@ -34,7 +34,7 @@ static int later(const struct weft_command *command, void *arg)
 static void *elsewhere(void *arg)
 {
     weft_event_wait(&asked, WEFT_FOREVER);
-    weft_complete(kept.actor, kept.tag, 0, NULL); /* from another thread */
+    weft_command_complete(kept.actor, kept.tag, 0, NULL); /* from another thread */
     return arg;
 }
 

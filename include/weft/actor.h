@@ -79,8 +79,8 @@ static inline bool weft_pid_is_none(weft_pid pid)
  * Returns the length of the full text, as snprintf does; the text is truncated if size is too
  * small.
  * Context: any thread; does not wait. */
-WEFT_API int weft_pid_text(weft_pid pid, char *buf, size_t size);
-/* Parse a PID in the format that weft_pid_text writes.
+WEFT_API int weft_pid_format(weft_pid pid, char *buf, size_t size);
+/* Parse a PID in the format that weft_pid_format writes.
  *
  * Returns 0 and the PID in *out; -EINVAL if text is not a PID.
  * Context: any thread; does not wait. */
@@ -198,16 +198,16 @@ struct weft_actor_event {
      * of a send: the receiver. */
     weft_pid from;
     const char *topic;
-    weft_buf *buf; /* owned by the step: freed after it unless weft_actor_take took it */
+    weft_buf *buf; /* owned by the step: freed after it unless weft_actor_take_buf took it */
     /* The text of an exit reason, or NULL; borrowed until the step returns. */
     const weft_buf *reason;
-    uint32_t trace; /* the event's trace chain, or 0: <weft/actor_look.h> */
+    uint32_t trace; /* the event's trace chain, or 0: <weft/actor_info.h> */
 };
 
 /* What happens to a message for an actor whose mailbox is full. */
 enum weft_mailbox_policy {
-    WEFT_MAILBOX_REFUSE, /* the send fails with -ENOBUFS */
-    WEFT_MAILBOX_DROP,   /* the oldest message is dropped and becomes a dead letter */
+    WEFT_MAILBOX_REFUSE,      /* the send fails with -ENOBUFS */
+    WEFT_MAILBOX_DROP_OLDEST, /* the oldest message is dropped and becomes a dead letter */
     /* A sending fiber waits for capacity, and so does a message of weft_out_send; weft_actor_send
      * from a step or a plain thread fails with -ENOBUFS. */
     WEFT_MAILBOX_WAIT,
@@ -255,7 +255,7 @@ WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_
 /* Send a message without waiting for its arrival. Messages from one sender to one actor arrive in
  * order.
  *
- * topic: borrowed for ever: a literal, static storage, or the result of weft_topic
+ * topic: borrowed for ever: a literal, static storage, or the result of weft_topic_intern
  * (<weft/route.h>). Any other pointer aborts the program; in steps and fibers of a release build
  * only a sample of the messages is checked.
  * buf: taken, also on an error; NULL is allowed.
@@ -314,7 +314,7 @@ WEFT_API weft_host *weft_actor_host(const weft_actor *self);
  *
  * Returns the buffer, or NULL if the event has none or it was taken before.
  * Context: the step or fiber actor that received the event; does not wait. */
-WEFT_API weft_buf *weft_actor_take(const struct weft_actor_event *event);
+WEFT_API weft_buf *weft_actor_take_buf(const struct weft_actor_event *event);
 
 /* Set what follows this step; the table at the top of this file describes each of them. The last
  * such call of a step wins.
@@ -339,13 +339,13 @@ struct weft_command {
 };
 
 /* A command handler. Called on the actor's worker after the step; must not wait. It arranges that
- * weft_complete is called exactly once, now or later, from any thread, and returns 0. If it
+ * weft_command_complete is called exactly once, now or later, from any thread, and returns 0. If it
  * returns an error, that error completes the command. */
 typedef int (*weft_command_fn)(const struct weft_command *command, void *arg);
 
 /* Register the handler of a command. Call it before the host's first actor is spawned.
  *
- * id: WEFT_COMMAND_OWN .. 65535; smaller numbers belong to Weft (<weft/actor_command.h>). arg:
+ * id: WEFT_COMMAND_USER .. 65535; smaller numbers belong to Weft (<weft/actor_command.h>). arg:
  * passed to fn, borrowed.
  * Returns 0; -EEXIST if the command has a handler; -EBUSY if an actor was spawned already; -EINVAL
  * if id is out of range or fn is NULL; -ENOMEM.
@@ -358,7 +358,7 @@ WEFT_API int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, 
  * Returns 0; -ESRCH if the actor has ended, which is no fault of the caller; -ENOMEM: the actor was
  * not notified, try again without `buf`, which is gone.
  * Context: any thread; does not wait. */
-WEFT_API int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf);
+WEFT_API int weft_command_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf);
 
 /* Issue a command. Commands are submitted after the step has returned, in the order of these calls.
  * A command without a handler completes with -ENOSYS.
@@ -397,7 +397,7 @@ struct weft_actor_info {
  *
  * Returns 0 and *out; -ESRCH if the actor has ended; -EREMOTE if it is on another node.
  * Context: any thread; does not wait. */
-WEFT_API int weft_actor_look(weft_pid pid, struct weft_actor_info *out);
+WEFT_API int weft_actor_info(weft_pid pid, struct weft_actor_info *out);
 
 struct weft_host_stats {
     /* dead_letters: messages that no actor has read, and copies of recurring messages lost for lack

@@ -14,7 +14,7 @@
  *                supervisor; or it was upgraded and its new code did not take the call over
  *                (<weft/relation.h>). The request may have been carried out
  *   -ENOBUFS     the mailbox was full and the call was refused, or dropped
- *                (WEFT_MAILBOX_DROP)
+ *                (WEFT_MAILBOX_DROP_OLDEST)
  *
  * So when an actor passes a reference on and then ends, the call ends as well, unless it was
  * transferred (weft_actor_call_transfer). Calls do not reach other nodes (-EREMOTE).

@@ -36,7 +36,7 @@ enum weft_command_id {
     WEFT_COMMAND_WRITE = 51,
     WEFT_COMMAND_BLOCKING = 140,
     WEFT_COMMAND_FUNCTION = 141, /* weft/funcpool.h */
-    WEFT_COMMAND_OWN = 256,      /* first number for the program's own commands */
+    WEFT_COMMAND_USER = 256,     /* first number for the program's own commands */
 };
 
 /* Complete at the deadline (weft_out_at), or after delay_ns (weft_out_after; 0 or less: as soon as

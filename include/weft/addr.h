@@ -17,7 +17,8 @@ struct weft_addr {
     struct sockaddr_storage storage;
 };
 
-#define WEFT_ADDR_TEXT 160 /* enough for the text of any address, including the terminating zero */
+#define WEFT_ADDR_STRLEN                                                                           \
+    160 /* enough for the text of any address, including the terminating zero */
 
 /* Parse an address. The accepted forms are
  *   127.0.0.1:80   [::1]:80   [fe80::1%eth0]:80   *:80   :80 (any address, both IPv6 and IPv4)
@@ -32,7 +33,7 @@ WEFT_API int weft_addr_parse(struct weft_addr *out, const char *text);
  *
  * Returns the length of the untruncated text, without the zero, as snprintf does.
  * Context: any thread; does not wait. */
-WEFT_API int weft_addr_text(const struct weft_addr *addr, char *out, size_t size);
+WEFT_API int weft_addr_format(const struct weft_addr *addr, char *out, size_t size);
 
 /* Get the local address of a socket, or the address of its peer.
  *

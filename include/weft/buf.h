@@ -14,7 +14,7 @@
  *   returns owned   the caller must free it or pass it to a call that takes it
  *   shares          another view of the same storage; both must be freed
  *
- * Bytes may be written only while the view is the only one of its storage (weft_buf_writable);
+ * Bytes may be written only while the view is the only one of its storage (weft_buf_is_writable);
  * weft_buf_unshare ensures that. Views of one storage may be read and freed on different threads
  * concurrently; a single view may not.
  *
@@ -45,10 +45,10 @@ typedef struct weft_buf {
     /* private */
     struct weft_buf *weft_next;
     struct weft__store *weft_store;
-    struct weft__home *weft_home;
+    struct weft__buf_cache *weft_cache;
     uint32_t weft_state, weft_class;
-    uint64_t weft_by;
-    const void *weft_at;
+    uint64_t weft_freed_by;
+    const void *weft_freed_at;
 } weft_buf;
 
 /* --- one buffer ------------------------------------------------------------- */
@@ -86,7 +86,7 @@ WEFT_API weft_buf *weft_buf_share(const weft_buf *buf);
 /* Report whether this is the only view of a storage that Weft allocated.
  * Returns true if the bytes may be written.
  * Context: the view's owner; does not wait. */
-WEFT_API bool weft_buf_writable(const weft_buf *buf);
+WEFT_API bool weft_buf_is_writable(const weft_buf *buf);
 /* Make a buffer writable, copying the bytes if the storage is shared or wrapped. Takes buf.
  * Returns an owned writable buffer with the same bytes, either buf itself or a copy; NULL if memory
  * runs out, and then buf is still the caller's.
@@ -176,11 +176,11 @@ WEFT_API int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
  * the chain.
  * Returns the number of entries.
  * Context: the chain's owner; does not wait. */
-WEFT_API int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max);
-/* Record that n bytes were written into the space reported by weft_bufs_room, from its beginning.
+WEFT_API int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max);
+/* Record that n bytes were written into the space reported by weft_bufs_tailroom_iovec, from its beginning.
  * More than there is space for stops the program.
  * Context: the chain's owner; does not wait. */
-WEFT_API void weft_bufs_fill(weft_bufs *chain, size_t n);
+WEFT_API void weft_bufs_commit(weft_bufs *chain, size_t n);
 /* Free all buffers of the chain; the chain is empty afterwards.
  * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_free(weft_bufs *chain);

@@ -1,9 +1,9 @@
 /* A pool of client connections to one address. Acquire a connection, use it for one request,
  * release it.
  *
- *     int fd = weft_connpool_take(pool, deadline);
+ *     int fd = weft_connpool_acquire(pool, deadline);
  *     ... one request and its complete response ...
- *     weft_connpool_give(pool, fd, ok);
+ *     weft_connpool_release(pool, fd, ok);
  *
  * Idle connections are reused newest first, after a check that the peer has neither closed the
  * connection nor sent unexpected data. A timer closes connections that stay idle for too long. Both
@@ -63,17 +63,17 @@ WEFT_API void weft_connpool_destroy(weft_connpool *pool);
 WEFT_API int weft_connpool_fill(weft_connpool *pool, int64_t deadline);
 
 /* Acquire a connection: reuse an idle one, open a new one, or wait until one is released. The
- * caller owns it until weft_connpool_give.
+ * caller owns it until weft_connpool_release.
  *
  * Returns the descriptor; -EAGAIN if `max` connections are in use and opts.refuse is set;
  * -ETIMEDOUT, -ECANCELED, -EINTR; or the connect error.
  * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_connpool_take(weft_connpool *pool, int64_t deadline);
+WEFT_API int weft_connpool_acquire(weft_connpool *pool, int64_t deadline);
 /* Release a connection to the pool, which takes it. With `reusable` false the connection is closed,
  * because the caller saw an error on it.
  *
  * Context: a fiber or a plain thread. */
-WEFT_API void weft_connpool_give(weft_connpool *pool, int fd, bool reusable);
+WEFT_API void weft_connpool_release(weft_connpool *pool, int fd, bool reusable);
 
 struct weft_connpool_stats {
     unsigned idle, used;      /* current numbers */

@@ -48,9 +48,9 @@ struct weft_dump_opts {
 WEFT_API int weft_dump(FILE *out, const struct weft_dump_opts *opts);
 
 /* Write a dump to `fd` whenever the signal arrives, from a thread of the library, until
- * weft_dump_off_signal. Signals that arrive while a dump is written count once.
+ * weft_dump_on_signal_stop. Signals that arrive while a dump is written count once.
  *
- * fd: borrowed until weft_dump_off_signal, as is the pool in `opts`.
+ * fd: borrowed until weft_dump_on_signal_stop, as is the pool in `opts`.
  * Returns 0; -EBUSY if dumps on a signal are on already or the signal does not have its default
  * disposition; -EINVAL for bad options, a bad signal or descriptor; -EAGAIN if no thread can be
  * created; -ENOMEM.
@@ -61,7 +61,7 @@ WEFT_API int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts
  * former disposition. Does nothing if dumps on a signal are off.
  *
  * Context: any thread; blocks the thread while a dump is written. */
-WEFT_API void weft_dump_off_signal(void);
+WEFT_API void weft_dump_on_signal_stop(void);
 
 WEFT_END_DECLS
 #endif

@@ -29,7 +29,7 @@ typedef int (*weft_work_fn)(void *arg, void **value);
 /* Run fn(arg) in a new fiber of the group.
  *
  * out: if not NULL, receives an owned reference to a future for fn's value or error. The future
- * fails with -ECANCELED if fn leaves through weft_exit.
+ * fails with -ECANCELED if fn leaves through weft_fiber_exit.
  * Returns 0; -EINVAL if fn is NULL; -ESHUTDOWN if the group has finished; -EAGAIN, -ENOMEM as
  * weft_group_spawn. After an error fn does not run.
  * Context: any thread; does not wait. */

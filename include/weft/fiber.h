@@ -134,13 +134,13 @@ WEFT_API void weft_yield(void);
  *
  * Returns 0 if unparked; -ETIMEDOUT, -ECANCELED, -EINTR; -ENXIO outside a fiber.
  * Context: fiber only; waits; a cancellation point. */
-WEFT_API int weft_park(int64_t deadline);
+WEFT_API int weft_fiber_park(int64_t deadline);
 
 /* Wake a parked fiber, or make its next weft_fiber_park return at once.
  *
  * Returns 0; -ESRCH if the fiber has ended.
  * Context: any thread; does not wait. */
-WEFT_API int weft_unpark(weft_fiber fiber);
+WEFT_API int weft_fiber_unpark(weft_fiber fiber);
 
 /* Suspend the caller until the deadline, or for `ns` nanoseconds. Never wakes early.
  *
@@ -160,7 +160,7 @@ WEFT_API int weft_cancel(weft_fiber fiber);
  *
  * Returns false on a plain thread.
  * Context: any thread; does not wait. */
-WEFT_API bool weft_cancelled(void);
+WEFT_API bool weft_fiber_is_cancelled(void);
 
 /* Interrupt a fiber: end one wait with -EINTR, the wait the fiber is in or else its next wait. The
  * interrupt is kept until a wait delivers it; two undelivered interrupts count as one. If the
@@ -169,25 +169,25 @@ WEFT_API bool weft_cancelled(void);
  *
  * Returns 0; -ESRCH if the fiber has ended.
  * Context: any thread; does not wait. */
-WEFT_API int weft_interrupt(weft_fiber fiber);
+WEFT_API int weft_fiber_interrupt(weft_fiber fiber);
 
 /* Report, or clear, an interrupt of the calling fiber that no wait has delivered yet.
  *
  * Returns whether there was one; false on a plain thread.
  * Context: any thread; does not wait. */
-WEFT_API bool weft_interrupted(void);
-WEFT_API bool weft_clear_interrupt(void);
+WEFT_API bool weft_fiber_is_interrupted(void);
+WEFT_API bool weft_fiber_clear_interrupt(void);
 
 /* Open and close a shield, which nests. Inside a shield neither cancel nor interrupt ends a wait
  * of the calling fiber; they take effect in its first wait after the outermost shield is closed.
  * For cleanup code that must wait. WEFT_STOP_ABORT overrides a shield.
  *
  * Context: fiber only; leave without enter is a caller's bug; does not wait. */
-WEFT_API void weft_shield_enter(void);
-WEFT_API void weft_shield_leave(void);
+WEFT_API void weft_fiber_shield_enter(void);
+WEFT_API void weft_fiber_shield_leave(void);
 
 /* The wait of the calling fiber that a cancel or an interrupt ended last. */
-struct weft_ended_wait {
+struct weft_fiber_ended_wait {
     const char *what;   /* "sleep", "mutex", "join" */
     const void *object; /* the object's address, or NULL; the object may be freed by now */
     weft_fiber fiber;   /* the fiber waited for, if any */
@@ -199,7 +199,7 @@ struct weft_ended_wait {
  *
  * Returns 0 and a copy in *out; -ENOENT if no wait was ended so.
  * Context: any thread (a plain thread gets -ENOENT); does not wait. */
-WEFT_API int weft_ended_wait(struct weft_ended_wait *out);
+WEFT_API int weft_fiber_ended_wait(struct weft_fiber_ended_wait *out);
 
 /* Get the calling fiber.
  *
@@ -221,7 +221,7 @@ WEFT_API const char *weft_fiber_state_name(enum weft_fiber_state state);
  *
  * Returns what snprintf returns.
  * Context: any thread; does not wait. */
-WEFT_API int weft_fiber_text(weft_fiber fiber, char *buf, size_t size);
+WEFT_API int weft_fiber_format(weft_fiber fiber, char *buf, size_t size);
 
 /* Get the size of a fiber's stack and its high-water mark. The high-water mark is in whole pages
  * and covers all fibers that used this stack since its memory was last returned to the kernel;
@@ -236,7 +236,7 @@ WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water
  *
  * Returns 0; -ENXIO outside a fiber.
  * Context: fiber only; does not wait. */
-WEFT_API int weft_set_name(const char *name);
+WEFT_API int weft_fiber_set_name(const char *name);
 
 /* Fiber-local storage: 16 slots per process, addressed by key. When a fiber ends, the key's
  * destructor runs for every value that is not NULL.
@@ -248,10 +248,10 @@ WEFT_API int weft_set_name(const char *name);
  * fiber.
  * Context: create from any thread, set and get from a fiber; a bad key is a caller's bug; do not
  * wait. */
-typedef unsigned weft_key;
-WEFT_API int weft_key_create(weft_key *out, void (*destructor)(void *value));
-WEFT_API int weft_set_local(weft_key key, void *value);
-WEFT_API void *weft_get_local(weft_key key);
+typedef unsigned weft_fiber_key;
+WEFT_API int weft_fiber_key_create(weft_fiber_key *out, void (*destructor)(void *value));
+WEFT_API int weft_fiber_set_local(weft_fiber_key key, void *value);
+WEFT_API void *weft_fiber_get_local(weft_fiber_key key);
 
 /* Push a cleanup. Cleanups run when the fiber ends, last pushed first, also when the fiber ends by
  * weft_fiber_exit.
@@ -260,23 +260,24 @@ WEFT_API void *weft_get_local(weft_key key);
  * ends with weft_fiber_exit or after weft_fiber_cleanup_pop. To return from a frame whose node is
  * still pushed is a caller's bug.
  * Context: fiber only; does not wait. */
-struct weft_cleanup {
+struct weft_fiber_cleanup {
     void (*fn)(void *arg);
     void *arg;
-    struct weft_cleanup *below; /* private */
+    struct weft_fiber_cleanup *below; /* private */
 };
-WEFT_API void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *arg);
+WEFT_API void weft_fiber_cleanup_push(struct weft_fiber_cleanup *node, void (*fn)(void *arg),
+                                      void *arg);
 /* Pop the top cleanup, which must be `node`, and run it if `run` is true.
  *
  * Context: fiber only; waits only if the cleanup does. */
-WEFT_API void weft_cleanup_pop(struct weft_cleanup *node, bool run);
+WEFT_API void weft_fiber_cleanup_pop(struct weft_fiber_cleanup *node, bool run);
 
 /* End the calling fiber from any call depth with this result. Cleanups run on the fiber's stack
  * before it is unwound. Inside a C++ catch block the caught exceptions are destroyed first;
  * destructors of the frames that are left do not run.
  *
  * Context: fiber only; does not return. */
-WEFT_API void weft_exit(void *result) __attribute__((noreturn));
+WEFT_API void weft_fiber_exit(void *result) __attribute__((noreturn));
 
 /* Read the clock that all deadlines use.
  *

@@ -44,8 +44,8 @@
  * (weft_group_fail). In a pool it stops the program with a message.
  *
  * Frame fibers run in a group of a dispatcher or in a pool; they are fibers: weft_join,
- * weft_cancel, weft_interrupt, weft_self, weft_cancelled, the shield and scopes work with them.
- * weft_ended_wait describes the wait that ended with the error that is being handled. A step must
+ * weft_cancel, weft_fiber_interrupt, weft_self, weft_fiber_is_cancelled, the shield and scopes work with them.
+ * weft_fiber_ended_wait describes the wait that ended with the error that is being handled. A step must
  * not make calls that wait, such as weft_sleep: they stop the program with a message.
  */
 #ifndef WEFT_FRAME_H
@@ -86,15 +86,16 @@ struct weft_got {
 typedef enum weft_step (*weft_step_fn)(weft_frame *frame, struct weft_got got);
 
 /* Where a frame resumes; made by WEFT_THEN, which records the source line. */
-struct weft_point {
+struct weft_resume_point {
     weft_step_fn fn;
     const char *name, *file;
     unsigned line;
 };
 #define WEFT_THEN(step)                                                                            \
     (__extension__({                                                                               \
-        static const struct weft_point weft_point_ = {(step), #step, __FILE__, __LINE__};          \
-        &weft_point_;                                                                              \
+        static const struct weft_resume_point weft_resume_point_ = {(step), #step, __FILE__,       \
+                                                                    __LINE__};                     \
+        &weft_resume_point_;                                                                       \
     }))
 
 /* One static record for all frames of a kind. */
@@ -114,13 +115,13 @@ struct weft_frame_kind {
 struct weft_frame {
     /* private */
     const struct weft_frame_kind *kind;
-    const struct weft_point *next;
+    const struct weft_resume_point *next;
     weft_frame *caller;
-    void *kept;     /* the pending result or error, while finally runs */
-    void *wait;     /* the wait records, or the frame that is called */
-    uint32_t fiber; /* slot of the fiber that uses the frame; 0: unused */
+    void *pending_outcome; /* the pending result or error, while finally runs */
+    void *wait;            /* the wait records, or the frame that is called */
+    uint32_t fiber;        /* slot of the fiber that uses the frame; 0: unused */
     uint8_t act, waits;
-    unsigned phase : 2, size : 6, pooled : 1, failed : 1, tries : 1, caught : 1;
+    unsigned phase : 2, size : 6, pooled : 1, failed : 1, is_try : 1, caught : 1;
 };
 
 /* Initialise a frame in the program's memory, before its first use and again before every further
@@ -192,7 +193,7 @@ WEFT_API int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_fra
  * Returns WEFT_CALL, for the step to return.
  * Context: a step of `frame`; does not wait. */
 WEFT_API enum weft_step weft_frame_call(weft_frame *frame, weft_frame *sub,
-                                        const struct weft_point *then);
+                                        const struct weft_resume_point *then);
 
 /* Call another frame and catch its error: got.status is 0 or the code of the error, and
  * weft_frame_caught returns the error itself until the next step has returned.
@@ -200,7 +201,7 @@ WEFT_API enum weft_step weft_frame_call(weft_frame *frame, weft_frame *sub,
  * Returns WEFT_CALL, for the step to return.
  * Context: a step of `frame`; does not wait. */
 WEFT_API enum weft_step weft_frame_try(weft_frame *frame, weft_frame *sub,
-                                       const struct weft_point *then);
+                                       const struct weft_resume_point *then);
 
 /* Return the error that weft_frame_try caught, or NULL. The error lives until the step has
  * returned.
@@ -213,8 +214,8 @@ WEFT_API const weft_error *weft_frame_caught(const weft_frame *frame);
  *
  * Returns WEFT_CALL, for the step to return.
  * Context: a step of `frame`; does not wait. */
-WEFT_API enum weft_step weft_frame_go(weft_frame *frame, void *value,
-                                      const struct weft_point *then);
+WEFT_API enum weft_step weft_frame_continue(weft_frame *frame, void *value,
+                                            const struct weft_resume_point *then);
 
 /* End the frame with a result. In `finally` the result replaces the pending result or error.
  *
@@ -245,8 +246,8 @@ WEFT_API enum weft_step weft_frame_throw(weft_frame *frame, int code, const char
  *
  * Returns WEFT_RETURN, for the step to return.
  * Context: a step of `frame`; does not wait. */
-WEFT_API enum weft_step weft_frame_throw_for(weft_frame *frame, int code, const weft_error *cause,
-                                             const char *format, ...)
+WEFT_API enum weft_step weft_frame_throw_from(weft_frame *frame, int code, const weft_error *cause,
+                                              const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Let the error that is being handled propagate unchanged.
@@ -288,7 +289,7 @@ WEFT_API struct weft_error_frame weft_error_frame(const weft_error *error, size_
 /* Write the error as lines of text, with its trace, its cause and the error that it suppressed.
  *
  * Context: any thread; does not wait. */
-WEFT_API void weft_error_print(const weft_error *error, FILE *out);
+WEFT_API void weft_error_dump(const weft_error *error, FILE *out);
 
 /* A function that gets every error that ended a fiber; it must not wait. */
 typedef void (*weft_error_fn)(weft_fiber fiber, const char *name, const weft_error *error);
@@ -319,21 +320,21 @@ struct weft_wait {
  *
  * Returns the value for the step to return.
  * Context: a step of `frame`; suspends the fiber; not a cancellation point. */
-WEFT_API enum weft_step weft_frame_yield(weft_frame *frame, const struct weft_point *then);
+WEFT_API enum weft_step weft_frame_yield(weft_frame *frame, const struct weft_resume_point *then);
 
 /* Sleep until the time `until`; got.status is 0 then.
  *
  * Returns the value for the step to return.
  * Context: a step of `frame`; suspends the fiber; a cancellation point. */
 WEFT_API enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until,
-                                         const struct weft_point *then);
+                                         const struct weft_resume_point *then);
 
-/* Park until weft_unpark is called for this fiber; got.status is 0 or -ETIMEDOUT.
+/* Park until weft_fiber_unpark is called for this fiber; got.status is 0 or -ETIMEDOUT.
  *
  * Returns the value for the step to return.
  * Context: a step of `frame`; suspends the fiber; a cancellation point. */
 WEFT_API enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline,
-                                        const struct weft_point *then);
+                                        const struct weft_resume_point *then);
 
 /* Wait until the event is set; got.status is 0 or -ETIMEDOUT.
  *
@@ -341,7 +342,7 @@ WEFT_API enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline,
  * Context: a step of `frame`; suspends the fiber unless the event is set; a cancellation point. */
 WEFT_API enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait,
                                                weft_event *event, int64_t deadline,
-                                               const struct weft_point *then);
+                                               const struct weft_resume_point *then);
 
 /* Take n permits of the semaphore, all or none; got.status is 0 or -ETIMEDOUT.
  *
@@ -350,7 +351,7 @@ WEFT_API enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wa
  * point. */
 WEFT_API enum weft_step weft_frame_await_sem(weft_frame *frame, struct weft_wait *wait,
                                              weft_sem *sem, uint64_t n, int64_t deadline,
-                                             const struct weft_point *then);
+                                             const struct weft_resume_point *then);
 
 /* Lock the mutex, as weft_mutex_lock does. The frame fiber is the holder: one of its later steps
  * unlocks, with weft_mutex_unlock, on whatever worker that step runs; dumps name the fiber, and
@@ -366,7 +367,7 @@ WEFT_API enum weft_step weft_frame_await_sem(weft_frame *frame, struct weft_wait
  * unless the mutex is free. */
 WEFT_API enum weft_step weft_frame_await_mutex(weft_frame *frame, struct weft_wait *wait,
                                                weft_mutex *mutex, int64_t deadline,
-                                               const struct weft_point *then);
+                                               const struct weft_resume_point *then);
 
 /* Lock the rwlock for reading, as weft_rwlock_read does; weft_rwlock_read_unlock in a later step
  * unlocks it, on whatever worker. The locking fiber must unlock; a second read lock by the same
@@ -377,7 +378,7 @@ WEFT_API enum weft_step weft_frame_await_mutex(weft_frame *frame, struct weft_wa
  * unless the lock is free. */
 WEFT_API enum weft_step weft_frame_await_rwlock_read(weft_frame *frame, struct weft_wait *wait,
                                                      weft_rwlock *lock, int64_t deadline,
-                                                     const struct weft_point *then);
+                                                     const struct weft_resume_point *then);
 
 /* Lock the rwlock for writing, as weft_rwlock_write does; weft_rwlock_write_unlock in a later step
  * unlocks it. The frame fiber is the writer that weft_rwlock_writer and dumps name.
@@ -387,7 +388,7 @@ WEFT_API enum weft_step weft_frame_await_rwlock_read(weft_frame *frame, struct w
  * unless the lock is free. */
 WEFT_API enum weft_step weft_frame_await_rwlock_write(weft_frame *frame, struct weft_wait *wait,
                                                       weft_rwlock *lock, int64_t deadline,
-                                                      const struct weft_point *then);
+                                                      const struct weft_resume_point *then);
 
 /* Wait until the condition is signalled, without a mutex: for a condition of the fiber's own group
  * whose state no other thread touches. got.status is 0 or -ETIMEDOUT; got.value is the condition.
@@ -396,7 +397,7 @@ WEFT_API enum weft_step weft_frame_await_rwlock_write(weft_frame *frame, struct 
  * Context: a step of `frame`; suspends the fiber; a cancellation point. */
 WEFT_API enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait,
                                               weft_cond *cond, int64_t deadline,
-                                              const struct weft_point *then);
+                                              const struct weft_resume_point *then);
 
 /* Wait until one of n conditions (1 .. 64) is signalled, with n wait records; got.value is the
  * condition that was signalled. Stops the program for another n.
@@ -405,7 +406,7 @@ WEFT_API enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wai
  * Context: a step of `frame`; suspends the fiber; a cancellation point. */
 WEFT_API enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits,
                                                weft_cond *const *conds, size_t n, int64_t deadline,
-                                               const struct weft_point *then);
+                                               const struct weft_resume_point *then);
 
 /* Wait for the future; got.value is its value. Throws the error that the future failed with, and
  * -ETIMEDOUT, because after a timeout there is no value.
@@ -415,7 +416,7 @@ WEFT_API enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wa
  * point. */
 WEFT_API enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_wait *wait,
                                                 weft_future *future, int64_t deadline,
-                                                const struct weft_point *then);
+                                                const struct weft_resume_point *then);
 
 /* Send an item to the channel, or receive an item from it; got.status is 0, -ETIMEDOUT, or -EPIPE
  * as in weft_chan_send and weft_chan_recv. `item` must stay valid until the next step runs.
@@ -425,10 +426,10 @@ WEFT_API enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_w
  * a cancellation point. */
 WEFT_API enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait,
                                               weft_chan *chan, const void *item, int64_t deadline,
-                                              const struct weft_point *then);
+                                              const struct weft_resume_point *then);
 WEFT_API enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait,
                                               weft_chan *chan, void *item, int64_t deadline,
-                                              const struct weft_point *then);
+                                              const struct weft_resume_point *then);
 
 /* Join a fiber: got.value is its result, got.status the status that weft_join returns.
  *
@@ -437,7 +438,7 @@ WEFT_API enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wai
  * point. */
 WEFT_API enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wait *wait,
                                               weft_fiber fiber, int64_t deadline,
-                                              const struct weft_point *then);
+                                              const struct weft_resume_point *then);
 
 /* Wait until the descriptor is ready for `events`: WEFT_READABLE or WEFT_WRITABLE. got.status is 0,
  * -EINVAL for other events, or another error of weft_fd_wait. Throws -ENOMEM.
@@ -447,7 +448,7 @@ WEFT_API enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wai
  * point. */
 WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait *wait, int fd,
                                             int events, int64_t deadline,
-                                            const struct weft_point *then);
+                                            const struct weft_resume_point *then);
 
 /* Close a scope that a step of this fiber opened: got.status is the status that weft_scope_close
  * returns, also after a cancel or an interrupt; nothing is thrown. If the scope is part of a frame,
@@ -458,7 +459,8 @@ WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait 
  * Context: a step of `frame`; suspends the fiber until all children have ended; a cancel or
  * interrupt cancels the children and does not shorten the wait for them. */
 WEFT_API enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait,
-                                               weft_scope *scope, const struct weft_point *then);
+                                               weft_scope *scope,
+                                               const struct weft_resume_point *then);
 
 /* Wait for the first of n cases (1 .. 64), as weft_select does, with n wait records; got.status is
  * the index of the case that was completed, got.value the case itself, or got.status is -ETIMEDOUT.
@@ -469,7 +471,7 @@ WEFT_API enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wa
  * point. */
 WEFT_API enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *waits,
                                           struct weft_case *cases, size_t n, int64_t deadline,
-                                          const struct weft_point *then);
+                                          const struct weft_resume_point *then);
 
 /* Wait until the fiber's group is asked to stop, as weft_group_sleep does; got.status is 0 if the
  * group is stopping, or -ETIMEDOUT. If the group is stopping already, the call yields once. Stops
@@ -479,7 +481,8 @@ WEFT_API enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *w
  * Context: a step of `frame` in a group; suspends the fiber; a cancellation point unless the group
  * is stopping already. */
 WEFT_API enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait,
-                                              int64_t deadline, const struct weft_point *then);
+                                              int64_t deadline,
+                                              const struct weft_resume_point *then);
 
 WEFT_END_DECLS
 #endif

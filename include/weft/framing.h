@@ -64,7 +64,7 @@ WEFT_API ssize_t weft_line_next(weft_line *line, const void *data, size_t len,
 
 /* --- length-prefixed frames -------------------------------------------------------- */
 
-struct weft_length_opts {
+struct weft_length_prefix_opts {
     unsigned bytes;     /* size of the length field: 1, 2, 4 or 8; default 4 */
     bool little_endian; /* default: big endian */
     size_t offset;      /* position of the length field in the frame */
@@ -75,43 +75,45 @@ struct weft_length_opts {
     size_t max; /* bytes of a whole frame; default 1 MiB */
 };
 
-typedef struct weft_length {
+typedef struct weft_length_prefix {
     size_t need;
     /* private */
     size_t weft_offset, weft_body, weft_max;
     uint8_t weft_bytes, weft_little, weft_state, weft_failed;
-} weft_length;
+} weft_length_prefix;
 
 /* Initialise a decoder for length-prefixed frames. opts: NULL for defaults; copied.
  * Returns 0; -EINVAL for options that do not describe a frame.
  * Context: any thread; does not wait. */
-WEFT_API int weft_length_init(weft_length *length, const struct weft_length_opts *opts);
+WEFT_API int weft_length_prefix_init(weft_length_prefix *length,
+                                     const struct weft_length_prefix_opts *opts);
 /* Find the next frame in data[0 .. len). Returns as described at the top. Context: one call at a
  * time per decoder; does not wait. */
-WEFT_API ssize_t weft_length_next(weft_length *length, const void *data, size_t len,
-                                  struct weft_framed *out);
+WEFT_API ssize_t weft_length_prefix_next(weft_length_prefix *length, const void *data, size_t len,
+                                         struct weft_framed *out);
 /* Write the length field for a body of body_len bytes at its position in `frame`. The other bytes
  * before the body are the caller's.
  * Returns the number of bytes before the body; -EMSGSIZE if the body is too large for the length
  * field or the limit.
  * Context: any thread; does not wait. */
-WEFT_API ssize_t weft_length_write(const weft_length *length, void *frame, size_t body_len);
+WEFT_API ssize_t weft_length_prefix_write(const weft_length_prefix *length, void *frame,
+                                          size_t body_len);
 
 /* --- RESP -------------------------------------------------------------------------- */
 
 /* The first byte of each type. The last group belongs to RESP3. */
 enum weft_resp_type {
-    WEFT_RESP_TEXT = '+',
-    WEFT_RESP_ERROR = '-',
+    WEFT_RESP_SIMPLE_STRING = '+',
+    WEFT_RESP_SIMPLE_ERROR = '-',
     WEFT_RESP_INTEGER = ':',
-    WEFT_RESP_BULK = '$',
+    WEFT_RESP_BULK_STRING = '$',
     WEFT_RESP_ARRAY = '*',
     WEFT_RESP_INLINE = ' ', /* an inline command: a line without a type, if the options allow it */
 
     WEFT_RESP_NULL = '_',
     WEFT_RESP_BOOLEAN = '#',
     WEFT_RESP_DOUBLE = ',',
-    WEFT_RESP_BIG = '(',
+    WEFT_RESP_BIG_NUMBER = '(',
     WEFT_RESP_BULK_ERROR = '!',
     WEFT_RESP_VERBATIM = '=', /* its bytes begin with a format such as "txt:" */
     WEFT_RESP_SET = '~',

@@ -35,10 +35,11 @@ struct weft_funcpool_opts {
     enum weft_funcpool_kind kind;
     weft_pool *pool;  /* runs the workers' fibers; required unless the kind is inline */
     unsigned workers; /* default: static, the usable CPUs; lazy and adaptive, 16 */
-    unsigned admit;   /* Calls admitted at the same time; default 256 per worker, inline: 65,536. */
-    bool refuse;      /* a call that is not admitted at once fails with -EAGAIN */
-    int64_t idle_ns;  /* lazy: idle workers end after this; default 30 s */
-    int64_t probe_ns; /* adaptive: interval of the probe; default 500 ms */
+    unsigned
+        max_calls; /* Calls admitted at the same time; default 256 per worker, inline: 65,536. */
+    bool fail_when_full; /* a call that is not admitted at once fails with -EAGAIN */
+    int64_t idle_ns;     /* lazy: idle workers end after this; default 30 s */
+    int64_t probe_ns;    /* adaptive: interval of the probe; default 500 ms */
 };
 
 /* Create a function pool.
@@ -81,11 +82,11 @@ WEFT_API int weft_funcpool_stop(weft_funcpool *pool, int64_t deadline);
 WEFT_API void weft_funcpool_destroy(weft_funcpool *pool);
 
 struct weft_funcpool_stats {
-    unsigned workers, idle, most; /* now; of them idle; the maximum ever */
-    unsigned target;              /* number of workers allowed now */
-    unsigned waiting;             /* admitted calls that have no worker yet */
+    unsigned workers, idle, peak_workers; /* now; of them idle; the maximum ever */
+    unsigned target;                      /* number of workers allowed now */
+    unsigned waiting;                     /* admitted calls that have no worker yet */
     /* calls; the last: abandoned by their callers before they were done */
-    uint64_t done, refused, left;
+    uint64_t done, refused, abandoned;
 };
 /* Read the pool's counters. Context: any thread; does not wait. */
 WEFT_API void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out);

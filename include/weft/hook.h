@@ -27,13 +27,13 @@ WEFT_BEGIN_DECLS
  *
  * Returns true if it is.
  * Context: any thread; does not wait. */
-WEFT_API bool weft_hook_loaded(void);
+WEFT_API bool weft_hook_is_loaded(void);
 
 /* Report whether a call by the caller would be hooked now.
  *
  * Returns true if it would.
  * Context: any thread; does not wait. */
-WEFT_API bool weft_hook_active(void);
+WEFT_API bool weft_hook_is_active(void);
 
 /* Enable or disable hooks for the calling fiber.
  *
@@ -72,7 +72,7 @@ WEFT_API bool weft_hook_enter(void);
  *
  * Returns true if it may.
  * Context: any thread; does not wait. */
-WEFT_API bool weft_hook_may_wait(void);
+WEFT_API bool weft_hook_can_wait(void);
 
 WEFT_END_DECLS
 #endif

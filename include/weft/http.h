@@ -15,7 +15,7 @@
  * Each connection is one fiber that stays on one worker of the pool for its whole life. The fiber
  * reads the requests one after the other and calls their handlers. Responses to pipelined requests
  * are buffered and written together. A handler may wait in any way. A handler that migrates to
- * another worker (weft/hop.h) must return to its own worker before its next call into this header.
+ * another worker (weft/migration.h) must return to its own worker before its next call into this header.
  *
  * The parser is strict (weft/http_parse.h). The server itself responds to a malformed request and
  * then closes the connection with a lingering close: it keeps reading for a while, so that the
@@ -47,20 +47,20 @@ typedef struct weft_http weft_http;
  * connection, so that the client sees that the response is incomplete. A handler that returns 0
  * without a response counts as failed (500).
  * Context: runs on the fiber of the connection; may wait. */
-typedef int (*weft_http_fn)(weft_http *x, void *arg);
+typedef int (*weft_http_fn)(weft_http *req, void *arg);
 
 /* --- the server ------------------------------------------------------------------------ */
 
 /* How connections are distributed over the workers. */
-enum weft_http_spread {
+enum weft_http_balance {
     /* An acceptor hands the connection to the worker with the fewest connections. */
-    WEFT_HTTP_LEAST,
-    WEFT_HTTP_ROUND_ROBIN,
-    WEFT_HTTP_HASH, /* by client address: all connections of one client go to one worker */
+    WEFT_HTTP_BALANCE_LEAST,
+    WEFT_HTTP_BALANCE_ROUND_ROBIN,
+    WEFT_HTTP_BALANCE_HASH, /* by client address: all connections of one client go to one worker */
     /* Each worker has its own listening socket and the kernel chooses (SO_REUSEPORT). There is no
      * acceptor in between, but the distribution is random. Unix sockets have no SO_REUSEPORT: they
      * use LEAST instead. */
-    WEFT_HTTP_REUSEPORT,
+    WEFT_HTTP_BALANCE_REUSEPORT,
 };
 
 /* Limits of a server. 0 selects the default. When a request exceeds a limit, the server responds
@@ -101,7 +101,7 @@ struct weft_http_server_limits {
      * produce the response. All responses of a connection share one credit. */
     int64_t write_ns;
     uint32_t write_rate;
-    uint32_t write_ahead;
+    uint32_t write_burst;
     int64_t linger_ns; /* how long to read after the last response: 2 s, and at most 4 MiB */
     int64_t grace_ns; /* during a stop: how long an idle connection may still send a request: 1 s */
 };
@@ -114,7 +114,7 @@ struct weft_http_record {
     int status;
     uint64_t sent; /* body bytes of the response; for an aborted file, the bytes that were sent */
     /* From the complete header to the end of the handler; 0: rejected before the handler. */
-    int64_t took_ns;
+    int64_t duration_ns;
     const struct weft_addr *peer;
     const char *referer, *agent; /* as sent; NULL: no such field */
     int referer_len, agent_len;
@@ -124,7 +124,7 @@ struct weft_http_server_opts {
     const char *name; /* name of the fibers in dumps; borrowed until destroy; default "http" */
     /* Default: the calling fiber's pool; required outside a fiber; not a compute pool. */
     weft_pool *pool;
-    enum weft_http_spread spread;
+    enum weft_http_balance balance;
     struct weft_http_server_limits limits;
     /* Called for each finished request, by the connection's fiber on its worker. Should not
      * wait. */
@@ -198,7 +198,7 @@ WEFT_API int weft_http_server_listen(weft_http_server *server, const char *addre
  * the nearest deadline wins. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
 /* Report whether a stop has begun. Context: any thread; does not wait. */
-WEFT_API bool weft_http_server_stopping(const weft_http_server *server);
+WEFT_API bool weft_http_server_is_stopping(const weft_http_server *server);
 
 /* Upper bounds of the histogram buckets in ns; the last one is WEFT_FOREVER. */
 #define WEFT_HTTP_BUCKETS 18
@@ -215,21 +215,21 @@ struct weft_http_stats {
     uint64_t refused;   /* connections rejected because of a limit */
     /* Failed accepts: no descriptor or no memory; the acceptor pauses after one. */
     uint64_t accept_errors;
-    uint64_t accept_wakes; /* times an acceptor had to wait and was woken */
-    uint64_t bad;          /* requests that the parser rejected */
-    uint64_t idle_shed;    /* idle connections closed to make room for new ones */
-    uint64_t idle_ended;   /* connections closed by a timeout: idle */
-    uint64_t header_ended; /* ... slow header */
-    uint64_t body_ended;   /* ... slow body */
-    uint64_t write_ended;  /* ... slow reader */
-    uint64_t flushes;      /* writes of buffered responses */
+    uint64_t accept_wakes;    /* times an acceptor had to wait and was woken */
+    uint64_t bad;             /* requests that the parser rejected */
+    uint64_t idle_shed;       /* idle connections closed to make room for new ones */
+    uint64_t idle_timeouts;   /* connections closed by a timeout: idle */
+    uint64_t header_timeouts; /* ... slow header */
+    uint64_t body_timeouts;   /* ... slow body */
+    uint64_t write_timeouts;  /* ... slow reader */
+    uint64_t flushes;         /* writes of buffered responses */
     /* Idle connections that a stop closed, after its grace period or at its deadline. */
     uint64_t stop_idle;
-    uint64_t stop_crossed; /* ... of these: a request arrived after the close and was lost */
+    uint64_t stop_lost; /* ... of these: a request arrived after the close and was lost */
     /* Connections with a request in progress that a stop aborted at its deadline. */
-    uint64_t stop_cut;
+    uint64_t stop_aborted;
     /* Sum over all requests, from the arrival of the bytes until the response is written. */
-    int64_t took_ns;
+    int64_t duration_ns;
     uint64_t took[WEFT_HTTP_BUCKETS]; /* requests per bucket, not cumulative */
 };
 /* Read the statistics: sums over the workers, into *out. Each counter is read on its own, so the
@@ -246,22 +246,22 @@ struct weft_http_text {
 };
 
 /* Return the request method. Context: the handler's fiber; does not wait. */
-WEFT_API enum weft_http_method weft_http_method(const weft_http *x);
+WEFT_API enum weft_http_method weft_http_method(const weft_http *req);
 /* Return the path, decoded once and normalised (weft_uri_path_normalize), zero-terminated, valid
  * until the handler returns. "*" for "OPTIONS *". Context: the handler's fiber; does not wait. */
-WEFT_API const char *weft_http_path(const weft_http *x);
+WEFT_API const char *weft_http_path(const weft_http *req);
 /* Return the part of the target after '?', as sent. Context: as above. */
-WEFT_API struct weft_http_text weft_http_query(const weft_http *x);
+WEFT_API struct weft_http_text weft_http_query(const weft_http *req);
 /* Return the value of the first header field with this name (case-insensitive). Context: as
  * above. */
-WEFT_API struct weft_http_text weft_http_get(const weft_http *x, const char *name);
+WEFT_API struct weft_http_text weft_http_get_header(const weft_http *req, const char *name);
 /* Return the parsed header, and in *data the bytes that its spans refer to. Both valid until the
  * handler returns. Context: as above. */
-WEFT_API const weft_http_head *weft_http_parsed(const weft_http *x, const char **data);
+WEFT_API const weft_http_head *weft_http_request_head(const weft_http *req, const char **data);
 /* Return the client's address, and the server that serves the request; borrowed until the handler
  * returns. Context: the handler's fiber; does not wait. */
-WEFT_API const struct weft_addr *weft_http_peer(const weft_http *x);
-WEFT_API weft_http_server *weft_http_server_of(const weft_http *x);
+WEFT_API const struct weft_addr *weft_http_peer(const weft_http *req);
+WEFT_API weft_http_server *weft_http_server_of(const weft_http *req);
 
 /* Read up to n bytes of the request body into buf.
  *
@@ -272,7 +272,7 @@ WEFT_API weft_http_server *weft_http_server_of(const weft_http *x);
  * before the end; -ECANCELED, -EINTR: may be called again. The other errors are final: return them
  * from the handler.
  * Context: the handler's fiber; may wait; cancellation point. */
-WEFT_API ssize_t weft_http_read(weft_http *x, void *buf, size_t n);
+WEFT_API ssize_t weft_http_read(weft_http *req, void *buf, size_t n);
 
 /* --- the response ---------------------------------------------------------------------------- */
 
@@ -283,8 +283,8 @@ WEFT_API ssize_t weft_http_read(weft_http *x, void *buf, size_t n);
  * Returns 0; -EINVAL for a type with control bytes (nothing was sent); -EPIPE, -ECONNRESET,
  * -ETIMEDOUT: the client is gone, and the handler may return.
  * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
-WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const void *body,
-                              size_t n);
+WEFT_API int weft_http_respond(weft_http *req, int status, const char *type, const void *body,
+                               size_t n);
 
 /* Begin a response that is sent in parts: begin, header fields, the length if known, the body.
  *
@@ -296,29 +296,29 @@ WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const 
  * Returns 0, or -EPIPE if the client is gone; the handler may return.
  * Context (this call and the calls below): the handler's fiber, on its own worker; may wait when
  * the buffer is full; cancellation point if it waits. */
-WEFT_API int weft_http_begin(weft_http *x, int status);
+WEFT_API int weft_http_begin_response(weft_http *req, int status);
 /* Add a header field to the response. name and value are copied.
  * Returns 0; -EINVAL if name is not a token or belongs to the server (Connection, Content-Length,
  * Date, Transfer-Encoding), if value contains control bytes, or if both exceed 8 KiB (nothing was
  * added); -EPIPE as above. */
-WEFT_API int weft_http_set(weft_http *x, const char *name, const char *value);
+WEFT_API int weft_http_set_header(weft_http *req, const char *name, const char *value);
 /* Set the Content-Length. Writing more bytes is a caller's bug; writing fewer aborts the
  * connection. Returns 0. Does not wait. */
-WEFT_API int weft_http_set_length(weft_http *x, uint64_t n);
+WEFT_API int weft_http_set_content_length(weft_http *req, uint64_t n);
 /* Write a part of the body. Small parts are buffered; weft_http_flush sends the buffer now.
  * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), too slow (-ETIMEDOUT),
  * or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
  * may return. */
-WEFT_API int weft_http_write(weft_http *x, const void *buf, size_t n);
+WEFT_API int weft_http_write(weft_http *req, const void *buf, size_t n);
 /* Send what is buffered. Returns as weft_http_write. */
-WEFT_API int weft_http_flush(weft_http *x);
+WEFT_API int weft_http_flush(weft_http *req);
 /* Send n bytes of a file, starting at `offset`, as a part of the body. fd: an open regular file;
  * borrowed for the call. weft_http_set_content_length must have been called.
  * Returns 0; -ENODATA if the file is shorter; otherwise as weft_http_write. An error aborts the
  * connection. */
-WEFT_API int weft_http_send_file(weft_http *x, int fd, uint64_t offset, uint64_t n);
+WEFT_API int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n);
 /* Report whether this request's response has begun (begin_response or respond). Does not wait. */
-WEFT_API bool weft_http_begun(const weft_http *x);
+WEFT_API bool weft_http_has_begun(const weft_http *req);
 
 /* --- files ----------------------------------------------------------------------------------- */
 
@@ -357,11 +357,11 @@ WEFT_API void weft_http_files_close(weft_http_files *files);
 /* Handle a request for a file: a weft_http_fn whose arg is the weft_http_files (borrowed). Several
  * servers may share one object. The caches belong to the pool that serves from the object first;
  * servers on other pools open each file again. Returns and Context: as weft_http_fn. */
-WEFT_API int weft_http_files_serve(weft_http *x, void *files);
+WEFT_API int weft_http_files_serve(weft_http *req, void *files);
 
 /* Return the content type for a file name, by its extension; a static string. Context: any thread;
  * does not wait. */
-WEFT_API const char *weft_http_type(const char *name);
+WEFT_API const char *weft_http_content_type(const char *name);
 
 WEFT_END_DECLS
 #endif

@@ -63,7 +63,7 @@ enum weft_http_method {
     WEFT_HTTP_PATCH
 };
 
-enum weft_http_form {
+enum weft_http_target_form {
     WEFT_HTTP_ORIGIN,    /* /path?query */
     WEFT_HTTP_ABSOLUTE,  /* http://host:port/path?query, also https */
     WEFT_HTTP_AUTHORITY, /* host:port, CONNECT only */
@@ -78,7 +78,7 @@ enum weft_http_body {
 };
 
 /* Fields that the parser knows: weft_http_head_field finds them without a search. */
-enum weft_http_name {
+enum weft_http_field_name {
     WEFT_HTTP_HOST,
     WEFT_HTTP_CONNECTION,
     WEFT_HTTP_CONTENT_LENGTH,
@@ -99,7 +99,7 @@ enum weft_http_name {
 typedef struct weft_http_head {
     /* Requests only. Valid when parse has returned the length of the head. */
     enum weft_http_method method;
-    enum weft_http_form form;
+    enum weft_http_target_form form;
     struct weft_http_span method_name, target;
     struct weft_http_span path;  /* as sent, escaped; empty: "/" (or "*" for OPTIONS) */
     struct weft_http_span query; /* after the '?'; at = 0: no query */
@@ -156,8 +156,8 @@ WEFT_API void weft_http_response_init(weft_http_head *head, struct weft_http_fie
 WEFT_API ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len);
 
 /* Return the first field with this known name; NULL if there is none. */
-static inline const struct weft_http_field *weft_http_head_known(const weft_http_head *head,
-                                                                 enum weft_http_name name)
+static inline const struct weft_http_field *weft_http_head_field(const weft_http_head *head,
+                                                                 enum weft_http_field_name name)
 {
     uint32_t n = head->weft_known[name];
     return n ? &head->fields[n - 1] : NULL;

@@ -45,7 +45,7 @@ WEFT_API int weft_http_range_parse(const char *text, size_t len, uint64_t size,
 /* --- entity tags and preconditions --------------------------------------------------- */
 
 /* The validators of the current representation on the server. */
-struct weft_http_version {
+struct weft_http_validators {
     const char *etag; /* "\"abc\"" or "W/\"abc\""; NULL: none */
     size_t etag_len;
     int64_t modified; /* Last-Modified in seconds since 1970; negative: not known */
@@ -56,19 +56,19 @@ struct weft_http_version {
 /* Report whether an entity tag is in the list of an If-Match or If-None-Match field. "*" is not
  * handled here. weak: weak comparison, W/ is ignored; otherwise both tags must be strong. Elements
  * after a syntax error are ignored. Context: any thread; does not wait. */
-WEFT_API bool weft_http_etag_listed(const char *list, size_t len, const char *etag, size_t etag_len,
-                                    bool weak);
+WEFT_API bool weft_http_etag_is_listed(const char *list, size_t len, const char *etag,
+                                       size_t etag_len, bool weak);
 /* Evaluate the preconditions of a request in the order of RFC 9110: If-Match or
  * If-Unmodified-Since, then If-None-Match or If-Modified-Since. Malformed dates are ignored. data:
  * the buffer of the head.
  * Returns 0: perform the request; 304: not modified (GET and HEAD); 412: precondition failed.
  * Context: any thread; does not wait. */
-WEFT_API int weft_http_precondition(const weft_http_head *head, const void *data,
-                                    const struct weft_http_version *have);
+WEFT_API int weft_http_precondition_check(const weft_http_head *head, const void *data,
+                                          const struct weft_http_validators *validators);
 /* Report whether the Range field applies: the method is GET, and If-Range is absent or names the
  * current representation. Context: any thread; does not wait. */
-WEFT_API bool weft_http_range_wanted(const weft_http_head *head, const void *data,
-                                     const struct weft_http_version *have);
+WEFT_API bool weft_http_range_is_applicable(const weft_http_head *head, const void *data,
+                                            const struct weft_http_validators *validators);
 
 WEFT_END_DECLS
 #endif

@@ -45,7 +45,7 @@ struct weft_idle_opts {
     int64_t precision_ns;
     /* Receives each batch, linked by weft_idle_next, on a worker of the pool like a timer callback:
      * it must not wait. Default: batches are kept until weft_idle_wait. */
-    void (*on_silent)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);
+    void (*on_idle)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);
     void *arg;
 };
 
@@ -57,7 +57,7 @@ struct weft_idle_opts {
 WEFT_API int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *opts);
 /* End a group. The group must have no members, no batch that was not taken, and no waiter in
  * weft_idle_wait; otherwise the program stops.
- * Context: any thread, but not inside on_silent; waits for a running on_silent; not a cancellation
+ * Context: any thread, but not inside on_idle; waits for a running on_idle; not a cancellation
  * point. */
 WEFT_API void weft_idle_deinit(weft_idle_group *group);
 
@@ -87,7 +87,7 @@ static inline weft_idle_member *weft_idle_next(const weft_idle_member *member)
 }
 
 /* Wait until there is a batch, and take everything reported so far. Only for groups without
- * on_silent, otherwise the program stops.
+ * on_idle, otherwise the program stops.
  * first: receives the first member; the others follow by weft_idle_next.
  * Returns the number of members; -ETIMEDOUT, -ECANCELED or -EINTR if the wait ended first.
  * Context: any fiber or thread; may wait; cancellation point if it waits. */

@@ -50,10 +50,10 @@ WEFT_API int weft_actor_group_join(weft_host *host, const char *group, weft_pid 
 WEFT_API int weft_actor_group_leave(weft_host *host, const char *group, weft_pid pid);
 /* List the members of a group, each once, in the order in which they joined.
  *
- * Returns the number of members; the PIDs of the first `room` of them are written to `out`.
+ * Returns the number of members; the PIDs of the first `capacity` of them are written to `out`.
  * Context: any thread; does not wait. */
 WEFT_API size_t weft_actor_group_members(weft_host *host, const char *group, weft_pid *out,
-                                         size_t room);
+                                         size_t capacity);
 /* Send every member of a group a message with its own view of `buf`, which is borrowed and may be
  * NULL. `topic` as in weft_actor_send.
  *

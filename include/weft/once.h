@@ -29,7 +29,7 @@ WEFT_API void weft_once_deinit(weft_once *once);
  * fn runs in the first caller's own fiber or thread. deadline limits only the wait for another
  * caller's fn, never fn itself. The first caller can be cancelled like any fiber: waits inside fn
  * end then, but fn still runs and counts as done when it returns. Calling weft_once_call on the
- * same object inside fn, or leaving fn by weft_exit, is a caller's bug and stops the program.
+ * same object inside fn, or leaving fn by weft_fiber_exit, is a caller's bug and stops the program.
  * Returns 0 when fn has returned, and fn's writes are visible; -ETIMEDOUT, -ECANCELED or -EINTR if
  * the wait ended first.
  * Context: any fiber or thread; may wait; cancellation point if it waits. */

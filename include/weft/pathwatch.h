@@ -23,12 +23,12 @@ WEFT_BEGIN_DECLS
 typedef struct weft_pathwatch weft_pathwatch;
 
 struct weft_pathwatch_event {
-    int id;         /* the watched path, as returned by weft_pathwatch_add */
-    uint32_t mask;  /* IN_CREATE, IN_MODIFY ...; IN_IGNORED: the path is no longer watched and
+    int id;          /* the watched path, as returned by weft_pathwatch_add */
+    uint32_t mask;   /* IN_CREATE, IN_MODIFY ...; IN_IGNORED: the path is no longer watched and
                        its id is free */
-    uint32_t pair;  /* the inotify cookie: equal in the IN_MOVED_FROM and IN_MOVED_TO of one
+    uint32_t cookie; /* the inotify cookie: equal in the IN_MOVED_FROM and IN_MOVED_TO of one
                        rename; else 0 */
-    char name[256]; /* the entry's name if the path is a directory; else "" */
+    char name[256];  /* the entry's name if the path is a directory; else "" */
 };
 
 /* Open a pathwatch that watches no path yet.

@@ -163,7 +163,7 @@ WEFT_API int weft_collector_read(weft_collector *collector, unsigned type,
 /* Print one line for each type with at least one event.
  *
  * Context: any thread; does not wait (except for `out`). */
-WEFT_API void weft_collector_print(weft_collector *collector, FILE *out);
+WEFT_API void weft_collector_dump(weft_collector *collector, FILE *out);
 
 WEFT_END_DECLS
 #endif

@@ -163,7 +163,7 @@ enum weft_stop_mode {
     WEFT_STOP_DRAIN,  /* wait until every fiber has ended; at the deadline cancel the rest and wait
                          again */
     WEFT_STOP_CANCEL, /* cancel every fiber now; at the deadline give up */
-    WEFT_STOP_ABORT,  /* as WEFT_STOP_CANCEL, and shields (weft_shield_enter) do not delay it */
+    WEFT_STOP_ABORT, /* as WEFT_STOP_CANCEL, and shields (weft_fiber_shield_enter) do not delay it */
 };
 
 /* Stop the pool. When this returns 0, none of its fibers exists and none of its threads runs.
@@ -200,7 +200,7 @@ WEFT_API void weft_pool_destroy(weft_pool *pool);
  * weft_pool_self returns the calling fiber's pool, borrowed; weft_worker_self returns the index of
  * its worker. On a plain thread: NULL and -1. In a group of a dispatcher (weft/dispatcher.h),
  * weft_pool_self returns the dispatcher's internal pool: its name and numbers may be read; start,
- * run, poll, stop, and spawns from outside return -EINVAL; weft_switch_to returns -EPERM;
+ * run, poll, stop, and spawns from outside return -EINVAL; weft_fiber_migrate returns -EPERM;
  * destroying it is a caller's bug. weft_pool_name returns a string that lives as long as the pool.
  * Context: any thread; does not wait. */
 WEFT_API weft_pool *weft_pool_self(void);

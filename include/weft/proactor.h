@@ -6,7 +6,7 @@
  *
  * From its start until it is delivered, an operation and its buffer belong to the loop: the caller
  * must not read, write or free them. The operation is delivered by calling its handler or, if it
- * has none, by weft_op_take. After that it may be started again or freed, also inside the handler.
+ * has none, by weft_loop_poll_completion. After that it may be started again or freed, also inside the handler.
  *
  * Starting an operation never calls the handler. Every start returns 0, -EBADF or -ENOMEM; starting
  * an operation that was not delivered yet is a bug of the program. The result of an operation is
@@ -34,7 +34,7 @@ typedef struct weft_op {
 typedef void (*weft_op_fn)(weft_op *op, int64_t result, void *arg);
 
 /* Initialise an operation. fn: the handler; NULL: the caller polls for the completion with
- * weft_op_take.
+ * weft_loop_poll_completion.
  *
  * Context: the loop's thread; does not wait. */
 WEFT_API void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg);
@@ -80,7 +80,7 @@ WEFT_API int weft_op_connect(weft_op *op, int fd, const struct weft_addr *addr);
  *
  * Returns 0; -EINVAL if `events` is neither or both; -EBADF, -ENOMEM.
  * Context: the loop's thread; does not wait. */
-WEFT_API int weft_op_ready(weft_op *op, int fd, int events);
+WEFT_API int weft_op_poll(weft_op *op, int fd, int events);
 
 /* Create a stream socket of the address's family, for weft_op_connect.
  *
@@ -101,7 +101,7 @@ WEFT_API int weft_op_cancel(weft_op *op);
  * Returns the operation, delivered to the caller; NULL if there is none. Use weft_loop_turn to
  * wait.
  * Context: the loop's thread; does not wait. */
-WEFT_API weft_op *weft_op_take(weft_loop *loop);
+WEFT_API weft_op *weft_loop_poll_completion(weft_loop *loop);
 
 WEFT_END_DECLS
 #endif

@@ -18,7 +18,7 @@ typedef struct weft_process weft_process;
 
 /* Values for in, out and err instead of a descriptor: */
 #define WEFT_STDIO_NULL (-1) /* /dev/null */
-#define WEFT_STDIO_PIPE (-2) /* a pipe; weft_process_take returns its other end */
+#define WEFT_STDIO_PIPE (-2) /* a pipe; weft_process_pipe returns its other end */
 #define WEFT_STDIO_OUT (-3)  /* err only: the same as out */
 
 struct weft_process_opts {
@@ -55,7 +55,7 @@ WEFT_API int weft_process_spawn(weft_process **out, const char *const *argv,
  * which: 0, 1 or 2.
  * Returns the descriptor; -EBADF if there is no such pipe or it was taken before; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_process_take(weft_process *process, int which);
+WEFT_API int weft_process_pipe(weft_process *process, int which);
 
 /* How a child ended: by exit, or by a signal. */
 struct weft_process_status {

@@ -5,7 +5,7 @@
  *         const struct weft_actor_event *event;
  *         (void)self, (void)result;
  *         while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE)
- *             weft_actor_send(event->from, "done", event->tag, weft_actor_take(event));
+ *             weft_actor_send(event->from, "done", event->tag, weft_actor_take_buf(event));
  *         return 0;
  *     }
  *     static const struct weft_actor_kind clerks = {.name = "clerk", .run = clerk};
@@ -16,7 +16,7 @@
  * wait. Messages that arrive meanwhile are queued and count in the mailbox, as do messages that a
  * selective receive skips. A fiber actor whose mailbox never becomes empty still yields after
  * `turn_events` events (struct weft_host_opts). The return value of `run` ends the actor: 0 and
- * *result, or an error. weft_exit ends the actor without a result.
+ * *result, or an error. weft_fiber_exit ends the actor without a result.
  *
  *   weft_actor_cancel  queues an event, WEFT_EVENT_CANCEL, for a later receive. It ends no wait
  *   weft_actor_kill    calls weft_cancel as well: every wait outside a shield, and every receive,
@@ -35,11 +35,11 @@ WEFT_BEGIN_DECLS
 
 /* Receive the next event: non-message events first, then messages in order of arrival.
  *
- * out: borrowed, with its buf unless weft_actor_take takes it, until the next receive or the
+ * out: borrowed, with its buf unless weft_actor_take_buf takes it, until the next receive or the
  * end of the actor.
  * Returns 0 and *out; -ETIMEDOUT if no event arrives before the deadline (a deadline of 0 has
  * passed already, so the call polls); -ECANCELED if the actor was killed or its fiber cancelled;
- * -EINTR after weft_interrupt.
+ * -EINTR after weft_fiber_interrupt.
  * Context: fiber actors only, anything else is a caller's bug; waits; cancellation point. */
 WEFT_API int weft_receive(const struct weft_actor_event **out, int64_t deadline);
 
@@ -50,9 +50,9 @@ WEFT_API int weft_receive(const struct weft_actor_event **out, int64_t deadline)
  * Returns and Context: as weft_receive. */
 WEFT_API int weft_receive_topic(const struct weft_actor_event **out, const char *topic,
                                 int64_t deadline);
-typedef bool (*weft_wanted_fn)(const struct weft_actor_event *event, void *arg);
-WEFT_API int weft_receive_if(const struct weft_actor_event **out, weft_wanted_fn wanted, void *arg,
-                             int64_t deadline);
+typedef bool (*weft_receive_filter_fn)(const struct weft_actor_event *event, void *arg);
+WEFT_API int weft_receive_if(const struct weft_actor_event **out, weft_receive_filter_fn wanted,
+                             void *arg, int64_t deadline);
 
 WEFT_END_DECLS
 #endif

@@ -20,7 +20,7 @@
  * sanitizer) and does not wait inside Weft without a deadline (in weft_join, for a mutex, on a
  * channel; a wait for a descriptor does not count); a blocking call that has not returned; a child
  * process that is watched; an open set of signals; a handler for a signal that may arrive at any
- * time. While there is a wake source, there is no deadlock: weft_watch_stats and dumps name the
+ * time. While there is a wake source, there is no deadlock: weft_watchdog_stats and dumps name the
  * source. A fiber in a system call runs; it does not wait.
  *
  * The watchdog is one thread for all pools. It starts with the first pool and ends with the last,
@@ -64,30 +64,30 @@ WEFT_API void weft_on_report(weft_report_fn fn, void *arg);
 WEFT_API size_t weft_find_cycles(FILE *out);
 
 /* What could still wake a fiber when the watchdog last found all workers asleep. */
-enum weft_outlook {
-    WEFT_OUTLOOK_RUNS,     /* a worker was running */
-    WEFT_OUTLOOK_EMPTY,    /* there are no fibers */
-    WEFT_OUTLOOK_TIMER,    /* a timer is pending */
-    WEFT_OUTLOOK_OUTSIDE,  /* fibers wait, and there is an external wake source */
-    WEFT_OUTLOOK_DEADLOCK, /* fibers wait forever */
+enum weft_wake_source {
+    WEFT_WAKE_SOURCE_RUNNING,   /* a worker was running */
+    WEFT_WAKE_SOURCE_NO_FIBERS, /* there are no fibers */
+    WEFT_WAKE_SOURCE_TIMER,     /* a timer is pending */
+    WEFT_WAKE_SOURCE_EXTERNAL,  /* fibers wait, and there is an external wake source */
+    WEFT_WAKE_SOURCE_DEADLOCK,  /* fibers wait forever */
 };
 
 /* Return the name of the constant, as dumps show it.
  *
  * Context: any thread; does not wait. */
-WEFT_API const char *weft_outlook_name(enum weft_outlook outlook);
+WEFT_API const char *weft_wake_source_name(enum weft_wake_source wake_source);
 
-struct weft_watch_stats {
+struct weft_watchdog_stats {
     uint64_t cycles, deadlocks, hogs; /* reported so far */
     uint64_t ticks;                   /* times the watchdog checked the workers */
-    enum weft_outlook outlook;
-    char outside[32]; /* with WEFT_OUTLOOK_OUTSIDE: the source, e.g. "thread 4711" */
+    enum weft_wake_source wake_source;
+    char source_name[32]; /* with WEFT_WAKE_SOURCE_EXTERNAL: the source, e.g. "thread 4711" */
 };
 
 /* Fill in *out.
  *
  * Context: any thread; does not wait. */
-WEFT_API void weft_watch_stats(struct weft_watch_stats *out);
+WEFT_API void weft_watchdog_stats(struct weft_watchdog_stats *out);
 
 /* Declare that a thread cannot wake any fiber, so that the watchdog does not count it as a wake
  * source. For threads of loggers, profilers, sanitizers.
@@ -95,7 +95,7 @@ WEFT_API void weft_watch_stats(struct weft_watch_stats *out);
  * tid: kernel thread id; 0 for the calling thread.
  * Returns 0; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_harmless_thread(int tid);
+WEFT_API int weft_watchdog_ignore_thread(int tid);
 
 WEFT_END_DECLS
 #endif

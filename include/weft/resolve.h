@@ -14,8 +14,8 @@ WEFT_BEGIN_DECLS
 struct weft_resolve_opts {
     const char *servers; /* "127.0.0.1:5353,[::1]:53": used in place of the system's name servers */
     int family;          /* AF_INET or AF_INET6; default both */
-    int64_t try_ns;      /* timeout of the first query to a server; default 2 s */
-    int tries;           /* queries per server, each with twice the timeout of the one before;
+    int64_t try_timeout_ns; /* timeout of the first query to a server; default 2 s */
+    int tries;              /* queries per server, each with twice the timeout of the one before;
                             default 3, at most 30 */
 };
 
@@ -34,7 +34,7 @@ WEFT_API int weft_resolve(const char *host, unsigned port, struct weft_addr *out
 
 struct weft_dial_opts {
     struct weft_resolve_opts resolve;
-    int64_t next_ns; /* connection attempt delay (RFC 8305): the next address is tried in
+    int64_t attempt_delay_ns; /* connection attempt delay (RFC 8305): the next address is tried in
                         parallel when the previous attempts have not succeeded for this long;
                         default 250 ms */
 };
@@ -49,11 +49,11 @@ struct weft_dial_opts {
  * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API int weft_dial(const char *address, const struct weft_dial_opts *opts, int64_t deadline);
 /* Connect to one of several known addresses, as weft_dial does for the addresses of a host. At most
- * 16 addresses are tried. next_ns: as in weft_dial_opts; 0: the default.
+ * 16 addresses are tried. attempt_delay_ns: as in weft_dial_opts; 0: the default.
  *
- * Returns an owned descriptor; -EINVAL if n is 0 or next_ns negative; else as weft_dial.
+ * Returns an owned descriptor; -EINVAL if n is 0 or attempt_delay_ns negative; else as weft_dial.
  * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t next_ns,
+WEFT_API int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t attempt_delay_ns,
                              int64_t deadline);
 
 WEFT_END_DECLS

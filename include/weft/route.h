@@ -2,7 +2,7 @@
  *
  * A node has an ID, which is part of its PIDs. A message for the PID of another node is handed to
  * the receiver that is registered for that node: a transport, or a router that knows where to
- * forward it. A transport hands what it gets from its peer to weft_parcel_deliver, and the actor on
+ * forward it. A transport hands what it gets from its peer to weft_remote_message_deliver, and the actor on
  * this node gets it as if it had been sent here, with the sender's PID, to which it can reply. Weft
  * has no transport of its own; test/actor/node.c has one over a Unix socket in about a hundred
  * lines.
@@ -20,13 +20,13 @@ WEFT_BEGIN_DECLS
 
 /* Set the ID of this node, once, before the first host is created; read it (0 unless set).
  *
- * weft_node_set returns 0; -EBUSY if the ID was set before or a host has been created.
+ * weft_node_set_id returns 0; -EBUSY if the ID was set before or a host has been created.
  * Context: any thread; does not wait. */
-WEFT_API int weft_node_set(uint32_t node);
-WEFT_API uint32_t weft_node(void);
+WEFT_API int weft_node_set_id(uint32_t node);
+WEFT_API uint32_t weft_node_id(void);
 
 /* A message between nodes. */
-struct weft_parcel {
+struct weft_remote_message {
     /* WEFT_EVENT_MESSAGE, _COMPLETE or _CANCEL; for a proxy (weft_receiver_spawn) also _CALL */
     enum weft_actor_event_kind kind;
     int error;
@@ -42,30 +42,30 @@ struct weft_parcel {
 struct weft_receiver {
     /* Takes parcel->buf, also on an error, which is returned to the sender. Called on the sender's
      * thread, also inside a step: must not wait. May be called by several threads at once. */
-    int (*deliver)(struct weft_receiver *self, const struct weft_parcel *parcel);
+    int (*deliver)(struct weft_receiver *self, const struct weft_remote_message *message);
 };
 
-/* Register the receiver for a node, or remove it. The receiver is borrowed until weft_unroute
+/* Register the receiver for a node, or remove it. The receiver is borrowed until weft_route_remove
  * returns: after that it is not running and is not called again.
  *
- * weft_route returns 0; -EEXIST if the node has a receiver; -EINVAL for this node; -ENOMEM.
+ * weft_route_add returns 0; -EEXIST if the node has a receiver; -EINVAL for this node; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_route(uint32_t node, struct weft_receiver *receiver);
-/* weft_unroute returns 0; -ENOENT if the node has no receiver.
+WEFT_API int weft_route_add(uint32_t node, struct weft_receiver *receiver);
+/* weft_route_remove returns 0; -ENOENT if the node has no receiver.
  * Context: any thread, not from a receiver; waits, by yielding, for calls of `deliver` that are
  * running; not a cancellation point. */
-WEFT_API int weft_unroute(uint32_t node);
+WEFT_API int weft_route_remove(uint32_t node);
 
 /* Deliver a message that a transport got for parcel->to: an actor of this node, or of a node that
  * has a route. Takes parcel->buf, also on an error; parcel->topic is copied. parcel->from is
  * trusted: pass a sender of this node only if it is known to be one.
  *
  * Returns 0; -EINVAL if parcel->kind cannot be sent between nodes; the errors of weft_actor_send,
- * of which -ENOMEM also means that there are too many different topics (weft_topic); for another
+ * of which -ENOMEM also means that there are too many different topics (weft_topic_intern); for another
  * node, -EHOSTUNREACH or the error of its receiver.
  * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
  * with WEFT_MAILBOX_WAIT. */
-WEFT_API int weft_parcel_deliver(const struct weft_parcel *parcel);
+WEFT_API int weft_remote_message_deliver(const struct weft_remote_message *message);
 
 /* Spawn a proxy: an actor whose messages are handed to a receiver, in order, one at a time, on a
  * worker of the host. The receiver is borrowed until the actor ends.
@@ -83,15 +83,15 @@ WEFT_API int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_rec
  *
  * Returns the interned text, shared; NULL if there is no memory, or 65,536 topics are interned.
  * Context: any thread; does not wait. */
-WEFT_API const char *weft_topic(const char *text);
+WEFT_API const char *weft_topic_intern(const char *text);
 
 /* Counters of this node, read by weft_node_stats (any thread; does not wait). */
 struct weft_node_stats {
     uint64_t sent;        /* accepted by the receivers of other nodes */
     uint64_t refused;     /* refused by the receivers of other nodes */
     uint64_t unreachable; /* for nodes without a receiver */
-    uint64_t received;    /* by weft_parcel_deliver, and put into a mailbox */
-    uint64_t dead;        /* by weft_parcel_deliver, and not put into a mailbox */
+    uint64_t received;    /* by weft_remote_message_deliver, and put into a mailbox */
+    uint64_t dead;        /* by weft_remote_message_deliver, and not put into a mailbox */
 };
 WEFT_API void weft_node_stats(struct weft_node_stats *out);
 

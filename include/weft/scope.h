@@ -12,8 +12,8 @@
  * cancelled, aborted or interrupted inside close, it cancels the children and keeps waiting. A
  * child needs no memory besides its fiber.
  *
- * A fiber that ends, by weft_exit or by returning, with open scopes cancels their children and
- * waits for them, as a cleanup does (weft_cleanup_push). As for cleanups, returning from the stack
+ * A fiber that ends, by weft_fiber_exit or by returning, with open scopes cancels their children and
+ * waits for them, as a cleanup does (weft_fiber_cleanup_push). As for cleanups, returning from the stack
  * frame that contains an open scope is a caller's bug.
  *
  * A scope is cancelled by weft_scope_cancel, by its deadline, by the first failure with fail_fast,
@@ -52,7 +52,7 @@ struct weft_scope_opts {
 WEFT_API int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts);
 
 /* Start fn(arg) as a child of the scope. The return value of fn is success (>= 0) or failure (a
- * negative errno); a child that leaves by weft_exit passes that integer in the pointer.
+ * negative errno); a child that leaves by weft_fiber_exit passes that integer in the pointer.
  *
  * out: if not NULL, receives the child's handle, valid for every call except joining.
  * opts: NULL for defaults; borrowed for the call.

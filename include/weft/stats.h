@@ -36,7 +36,7 @@ struct weft_worker_stats {
     /* Waits on descriptors that began here minus those that ended here: only the sum over all
      * workers is meaningful. */
     int64_t io_waiting;
-    uint64_t io_looks;  /* times the driver was polled */
+    uint64_t io_polls;  /* times the driver was polled */
     uint64_t io_events; /* events it reported */
     size_t ring, fresh; /* queue lengths now */
     size_t inbox;       /* 1 if tasks have arrived from other threads and were not taken yet */
@@ -113,7 +113,7 @@ WEFT_API void weft_memory_stats(struct weft_memory_stats *out);
  *
  * Returns the number of stacks trimmed.
  * Context: any thread; does not wait. */
-WEFT_API size_t weft_trim(void);
+WEFT_API size_t weft_stack_trim(void);
 
 /* Switch the trace ring on or off. The ring holds the last 1024 scheduling events of each worker;
  * it costs one predicted branch per event while it is off, as it is at first.

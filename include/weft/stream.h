@@ -29,16 +29,16 @@ typedef ssize_t (*weft_stream_fn)(void *arg, const struct iovec *iov, int count,
 struct weft_reader_opts {
     size_t limit; /* most bytes that are buffered to find a line or to peek; default 64 KiB */
     size_t chunk; /* most bytes that one read requests; default 8 KiB */
-    bool lean;    /* hold no buffer during a wait; costs one or two extra system calls */
+    bool free_when_idle;  /* hold no buffer during a wait; costs one or two extra system calls */
     weft_stream_fn readv; /* used in place of the descriptor, unless NULL */
     void *arg;
 };
 
 typedef struct weft_reader {
     /* private */
-    weft_bufs weft_have;
+    weft_bufs weft_buffered;
     struct weft_reader_opts weft_opts;
-    size_t weft_spent; /* returned to the caller by the last call; the next call drops these
+    size_t weft_returned; /* returned to the caller by the last call; the next call drops these
                           bytes */
     int weft_fd;
     bool weft_ended;
@@ -102,7 +102,7 @@ WEFT_API int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, siz
  * Returns 0; or an error, with nothing consumed: -ENODATA if the stream ends before n bytes,
  * -EMSGSIZE if n is more than the limit.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline);
+WEFT_API int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline);
 
 /* Read up to a delimiter of 1 to 16 bytes, which is consumed but not part of the result. *out is
  * not zero-terminated. Invalidates earlier pointers; *out is valid until the next call other than
@@ -112,8 +112,8 @@ WEFT_API int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int
  * with nothing consumed; -ENODATA if the stream ends without a delimiter: the remaining bytes can
  * be peeked at.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, size_t len,
-                                   const unsigned char **out, int64_t deadline);
+WEFT_API ssize_t weft_reader_read_until(weft_reader *reader, const void *delimiter, size_t len,
+                                        const unsigned char **out, int64_t deadline);
 /* Read a line, without its "\n" or "\r\n". Bytes after the last line feed form a last line.
  * Invalidates earlier pointers, including that of the previous line; *out is valid until the next
  * call other than buffered.
@@ -121,7 +121,7 @@ WEFT_API ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, s
  * Returns the length, which may be 0; -ENODATA at the end of the stream; -EMSGSIZE if the line
  * exceeds the limit.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline);
+WEFT_API ssize_t weft_reader_read_line(weft_reader *reader, const char **out, int64_t deadline);
 
 /* --- writer ------------------------------------------------------------------------------ */
 
@@ -134,7 +134,7 @@ struct weft_writer_opts {
 
 typedef struct weft_writer {
     /* private */
-    weft_bufs weft_have;
+    weft_bufs weft_buffered;
     struct weft_writer_opts weft_opts;
     int weft_fd;
 } weft_writer;
@@ -200,8 +200,8 @@ struct weft_outbox_opts {
 
 typedef struct weft_outbox {
     /* private */
-    weft_event weft_some;
-    weft_bufs weft_have;
+    weft_event weft_nonempty;
+    weft_bufs weft_buffered;
     struct weft_outbox_opts weft_opts;
     size_t weft_pending;
     struct weft__outbox_lock {

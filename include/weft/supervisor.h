@@ -130,11 +130,11 @@ struct weft_child_info {
 };
 /* List the children of a supervisor in start order.
  *
- * Returns the number of children; the first `room` of them are written to `out`; -ESRCH if the PID
+ * Returns the number of children; the first `capacity` of them are written to `out`; -ESRCH if the PID
  * is not a running supervisor.
  * Context: any thread; does not wait. */
 WEFT_API int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child_info *out,
-                                          size_t room);
+                                          size_t capacity);
 
 /* Write the supervision tree below a supervisor into `buf`, one line per actor:
  *
@@ -144,7 +144,7 @@ WEFT_API int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child
  * Children that are added or end meanwhile may be missing.
  * Returns the length of the text, as snprintf does; -ESRCH if the PID is not a running supervisor.
  * Context: any thread; does not wait. */
-WEFT_API int weft_supervisor_print(weft_pid supervisor, char *buf, size_t size);
+WEFT_API int weft_supervisor_format(weft_pid supervisor, char *buf, size_t size);
 
 WEFT_END_DECLS
 #endif

@@ -101,7 +101,7 @@ WEFT_API void weft_timer_set_batch(weft_timer *const *timers, const int64_t *dea
  * caller's bug. */
 WEFT_API bool weft_timer_refresh(weft_timer *timer);
 
-enum weft_timer_answer {
+enum weft_timer_cancel_result {
     WEFT_TIMER_IDLE,      /* had fired already, or was never set: nothing to cancel */
     WEFT_TIMER_CANCELLED, /* was pending; does not fire */
     WEFT_TIMER_RUNNING,   /* its callback is running; does not fire again */
@@ -125,7 +125,7 @@ WEFT_API int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline);
 /* Report whether the timer is going to fire.
  *
  * Context: any thread; does not wait. The answer may be out of date when it is returned. */
-WEFT_API bool weft_timer_pending(const weft_timer *timer);
+WEFT_API bool weft_timer_is_pending(const weft_timer *timer);
 
 WEFT_END_DECLS
 #endif

@@ -17,7 +17,7 @@ WEFT_BEGIN_DECLS
  * Returns the decoded length; -EINVAL for a '%' without two hex digits; -ENAMETOOLONG if `size`
  * bytes are not enough.
  * Context: any thread; does not wait. */
-WEFT_API ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len);
+WEFT_API ssize_t weft_uri_decode(char *out, size_t size, const char *text, size_t len);
 
 /* Decode a path once and normalise it: remove "//", "." and "..".
  *
@@ -29,7 +29,7 @@ WEFT_API ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_
  * preceding names; -ENAMETOOLONG if `size` bytes, the zero included, are not enough at any point of
  * the normalisation (len + 2 are always enough).
  * Context: any thread; does not wait. */
-WEFT_API ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len);
+WEFT_API ssize_t weft_uri_path_normalize(char *out, size_t size, const char *text, size_t len);
 
 WEFT_END_DECLS
 #endif

@@ -22,8 +22,8 @@
 #include <weft/actor_after.h>
 #include <weft/actor_call.h>
 #include <weft/actor_command.h>
+#include <weft/actor_info.h>
 #include <weft/actor_io.h>
-#include <weft/actor_look.h>
 #include <weft/addr.h>
 #include <weft/barrier.h>
 #include <weft/base.h>
@@ -45,7 +45,6 @@
 #include <weft/funcpool.h>
 #include <weft/future.h>
 #include <weft/hook.h>
-#include <weft/hop.h>
 #include <weft/http.h>
 #include <weft/http_parse.h>
 #include <weft/http_value.h>
@@ -53,6 +52,7 @@
 #include <weft/io.h>
 #include <weft/loop.h>
 #include <weft/message.h>
+#include <weft/migration.h>
 #include <weft/mutex.h>
 #include <weft/names.h>
 #include <weft/net.h>

@@ -19,21 +19,21 @@ static int64_t stop_ns(const struct weft_child_spec *spec)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static uint32_t *place_of(const struct weft__supervisor *s, weft_pid pid)
+static uint32_t *bucket_of(const struct weft__supervisor *s, weft_pid pid)
 {
-    return &s->index[(uint32_t)pid.id & (s->room - 1)];
+    return &s->index[(uint32_t)pid.id & (s->capacity - 1)];
 }
 
 static void index_add(struct weft__supervisor *s, uint32_t child)
 {
-    uint32_t *place = place_of(s, s->children[child].pid);
-    s->children[child].next = *place;
-    *place = child;
+    uint32_t *bucket = bucket_of(s, s->children[child].pid);
+    s->children[child].next = *bucket;
+    *bucket = child;
 }
 
 static void index_remove(struct weft__supervisor *s, uint32_t child)
 {
-    uint32_t *at = place_of(s, s->children[child].pid);
+    uint32_t *at = bucket_of(s, s->children[child].pid);
     while (*at != child) {
         at = &s->children[*at].next;
     }
@@ -42,7 +42,7 @@ static void index_remove(struct weft__supervisor *s, uint32_t child)
 
 uint32_t weft__child_find(const struct weft__supervisor *s, weft_pid pid)
 {
-    uint32_t child = s->room && !weft_pid_is_none(pid) ? *place_of(s, pid) : NONE;
+    uint32_t child = s->capacity && !weft_pid_is_none(pid) ? *bucket_of(s, pid) : NONE;
     while (child != NONE && !weft_pid_equal(s->children[child].pid, pid)) {
         child = s->children[child].next;
     }
@@ -51,9 +51,9 @@ uint32_t weft__child_find(const struct weft__supervisor *s, weft_pid pid)
 
 static int grow(struct weft__supervisor *s)
 {
-    uint32_t room = s->room ? 2 * s->room : 8, count = s->policy.count;
-    struct weft__child *children = weft__alloc_dirty(room * sizeof *children);
-    uint32_t *index = weft__alloc_dirty(room * sizeof *index);
+    uint32_t capacity = s->capacity ? 2 * s->capacity : 8, count = s->policy.count;
+    struct weft__child *children = weft__alloc_dirty(capacity * sizeof *children);
+    uint32_t *index = weft__alloc_dirty(capacity * sizeof *index);
     if (!children || !index) {
         weft__free(children);
         weft__free(index);
@@ -66,8 +66,8 @@ static int grow(struct weft__supervisor *s)
     weft__free(s->index);
     s->children = children;
     s->index = index;
-    s->room = room;
-    memset(index, 0xff, room * sizeof *index);
+    s->capacity = capacity;
+    memset(index, 0xff, capacity * sizeof *index);
     for (uint32_t i = 0; i < count; i++) {
         if (!weft_pid_is_none(children[i].pid)) {
             index_add(s, i);
@@ -79,7 +79,7 @@ static int grow(struct weft__supervisor *s)
 int64_t weft__child_add(struct weft__supervisor *s, const struct weft_child_spec *spec,
                         weft_buf *input, const uint32_t *required)
 {
-    int64_t number = s->policy.count == s->room ? grow(s) : 0;
+    int64_t number = s->policy.count == s->capacity ? grow(s) : 0;
     if (number == 0) {
         number = weft__policy_add(&s->policy, spec->restart, stop_ns(spec), required);
     }
@@ -95,26 +95,26 @@ int64_t weft__child_add(struct weft__supervisor *s, const struct weft_child_spec
 void weft__child_drop(struct weft__supervisor *s, uint32_t child)
 {
     uint32_t last = s->policy.count - 1;
-    bool is_there = !weft_pid_is_none(s->children[last].pid);
+    bool is_running = !weft_pid_is_none(s->children[last].pid);
     weft_buf_free(s->children[child].input);
-    if (is_there) {
+    if (is_running) {
         index_remove(s, last);
     }
     s->children[child] = s->children[last];
     weft__policy_drop(&s->policy, child);
-    if (is_there) {
+    if (is_running) {
         index_add(s, child);
     }
 }
 
-void weft__child_enter(struct weft__supervisor *s, uint32_t child, weft_pid pid)
+void weft__child_set_pid(struct weft__supervisor *s, uint32_t child, weft_pid pid)
 {
     s->children[child].pid = pid;
     s->children[child].starts++;
     index_add(s, child);
 }
 
-void weft__child_leave(struct weft__supervisor *s, uint32_t child)
+void weft__child_clear_pid(struct weft__supervisor *s, uint32_t child)
 {
     index_remove(s, child);
     s->children[child].pid = (weft_pid){0};
@@ -145,7 +145,7 @@ int weft__child_start(struct weft__supervisor *s, uint32_t child)
         return err < 0 ? err : -EEXIST; /* another actor has the name */
     }
     weft__lock(&s->lock);
-    weft__child_enter(s, child, pid);
+    weft__child_set_pid(s, child, pid);
     weft__unlock(&s->lock);
     return 0;
 }
@@ -162,7 +162,7 @@ static int64_t by_name(const struct weft_supervisor_opts *opts, const char *name
     return -ENOENT;
 }
 
-static int check_one(const struct weft_supervisor_opts *opts, size_t i)
+static int check_child(const struct weft_supervisor_opts *opts, size_t i)
 {
     const struct weft_child_spec *spec = &opts->children[i];
     bool dynamic = opts->strategy == WEFT_DYNAMIC;
@@ -193,7 +193,7 @@ static int check(const struct weft_supervisor_opts *opts)
         }
     }
     for (size_t i = 0; i < opts->count && !err; i++) {
-        err = check_one(opts, i);
+        err = check_child(opts, i);
     }
     return err;
 }
@@ -215,7 +215,8 @@ static int64_t count_required(const struct weft_supervisor_opts *opts)
 }
 
 /* Are all children that this one requires in the table already? */
-static bool is_next(const struct weft_supervisor_opts *opts, size_t i, const uint32_t *numbers)
+static bool has_all_required(const struct weft_supervisor_opts *opts, size_t i,
+                             const uint32_t *numbers)
 {
     const char *const *name = opts->children[i].requires;
     while (name && *name && numbers[by_name(opts, *name)] != NONE) {
@@ -230,19 +231,19 @@ static int add_next(struct weft__supervisor *s, uint32_t *numbers, uint32_t **li
 {
     const struct weft_supervisor_opts *opts = s->opts;
     size_t i = 0;
-    while (i < opts->count && (numbers[i] != NONE || !is_next(opts, i, numbers))) {
+    while (i < opts->count && (numbers[i] != NONE || !has_all_required(opts, i, numbers))) {
         i++;
     }
     if (i == opts->count) {
         return -ELOOP;
     }
     const struct weft_child_spec *spec = &opts->children[i];
-    const uint32_t *mine = *list;
+    const uint32_t *own_list = *list;
     for (const char *const *name = spec->requires; name && *name; name++) {
         *(*list)++ = numbers[by_name(opts, *name)];
     }
     *(*list)++ = NONE;
-    int64_t number = weft__child_add(s, spec, NULL, spec->requires ? mine : NULL);
+    int64_t number = weft__child_add(s, spec, NULL, spec->requires ? own_list : NULL);
     if (number < 0) {
         return (int)number;
     }
@@ -281,7 +282,7 @@ void weft__children_free(struct weft__supervisor *s)
 {
     for (uint32_t i = 0; i < s->policy.count; i++) {
         weft_buf_free(s->children[i].input);
-        weft__removers_tell(s->children[i].removers, -ESRCH);
+        weft__removal_waiters_notify(s->children[i].removal_waiters, -ESRCH);
     }
     weft__free(s->children);
     weft__free(s->index);

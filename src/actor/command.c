@@ -5,16 +5,16 @@
 #include <weft/actor_command.h>
 
 #include "actor/actor.h"
-#include "actor/request.h"
+#include "actor/command_request.h"
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
-#define MOST_ID 65535u
+#define MAX_ID 65535u
 
 /* --- the registry ---------------------------------------------------------------------- */
 
 /* The index of the handler, or where it would be inserted. */
-static size_t place_of(const struct weft__handlers *handlers, unsigned id)
+static size_t index_of(const struct weft__handlers *handlers, unsigned id)
 {
     size_t low = 0, high = handlers->sparse_count;
     while (low < high) {
@@ -33,14 +33,14 @@ static const struct weft__handler *find(const struct weft__handlers *handlers, u
     if (id < WEFT__COMMANDS_DENSE) {
         return handlers->dense[id].fn ? &handlers->dense[id] : NULL;
     }
-    size_t at = place_of(handlers, id);
+    size_t at = index_of(handlers, id);
     return at < handlers->sparse_count && handlers->sparse[at].id == id ? &handlers->sparse[at]
                                                                         : NULL;
 }
 
 static int add_sparse(struct weft__handlers *handlers, const struct weft__handler *handler)
 {
-    size_t at = place_of(handlers, handler->id), count = handlers->sparse_count;
+    size_t at = index_of(handlers, handler->id), count = handlers->sparse_count;
     struct weft__handler *more = weft__alloc((count + 1) * sizeof *more);
     if (!more) {
         return -ENOMEM;
@@ -73,8 +73,8 @@ static int add_locked(weft_host *host, const struct weft__handler *handler)
 
 int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg)
 {
-    WEFT__NEED(host);
-    if (id < WEFT_COMMAND_OWN || id > MOST_ID || !fn) {
+    WEFT__NONNULL(host);
+    if (id < WEFT_COMMAND_USER || id > MAX_ID || !fn) {
         return -EINVAL;
     }
     return weft__host_handle(host, id, fn, arg);
@@ -96,37 +96,37 @@ void weft__handlers_free(struct weft__handlers *handlers)
 
 /* --- the commands of a step --------------------------------------------------------------- */
 
-static struct weft__asked *asked(weft_out *out)
+static struct weft__issued_command *issued(weft_out *out)
 {
-    return out->many ? out->many : out->few;
+    return out->heap_commands ? out->heap_commands : out->inline_commands;
 }
 
 static bool grow(weft_out *out)
 {
-    unsigned room = out->room ? 2 * out->room : 4 * WEFT__COMMANDS_INLINE;
-    struct weft__asked *more = weft__alloc_dirty(room * sizeof *more);
+    unsigned capacity = out->capacity ? 2 * out->capacity : 4 * WEFT__COMMANDS_INLINE;
+    struct weft__issued_command *more = weft__alloc_dirty(capacity * sizeof *more);
     if (!more) {
         return false;
     }
-    memcpy(more, asked(out), out->count * sizeof *more);
-    weft__free(out->many);
-    out->many = more;
-    out->room = room;
+    memcpy(more, issued(out), out->count * sizeof *more);
+    weft__free(out->heap_commands);
+    out->heap_commands = more;
+    out->capacity = capacity;
     return true;
 }
 
 int weft_out_command(weft_out *out, unsigned id, uint64_t tag, weft_buf *arg)
 {
-    unsigned room = out->many ? out->room : WEFT__COMMANDS_INLINE;
-    if (out->count == room && !grow(out)) {
+    unsigned capacity = out->heap_commands ? out->capacity : WEFT__COMMANDS_INLINE;
+    if (out->count == capacity && !grow(out)) {
         weft_buf_free(arg);
         return -ENOMEM;
     }
-    asked(out)[out->count++] = (struct weft__asked){.id = id, .tag = tag, .arg = arg};
+    issued(out)[out->count++] = (struct weft__issued_command){.id = id, .tag = tag, .arg = arg};
     return 0;
 }
 
-static int dispatch(weft_host *host, weft_pid self, const struct weft__asked *one)
+static int dispatch(weft_host *host, weft_pid self, const struct weft__issued_command *one)
 {
     const struct weft__handler *handler = find(&host->handlers, one->id);
     struct weft_command command = {
@@ -135,7 +135,7 @@ static int dispatch(weft_host *host, weft_pid self, const struct weft__asked *on
     if (!handler) {
         weft_buf_free(one->arg);
     }
-    return err ? weft_complete(self, one->tag, err, NULL) : 0;
+    return err ? weft_command_complete(self, one->tag, err, NULL) : 0;
 }
 
 int weft__out_dispatch(weft_out *out, weft_actor *actor)
@@ -143,15 +143,15 @@ int weft__out_dispatch(weft_out *out, weft_actor *actor)
     weft_pid self = weft_actor_pid(actor);
     unsigned count = out->count;
     for (unsigned i = 0; i < count; i++) {
-        int err = dispatch(actor->host, self, &asked(out)[i]);
+        int err = dispatch(actor->host, self, &issued(out)[i]);
         if (err) { /* the caller drops the remaining commands */
             out->count -= i + 1;
-            memmove(asked(out), asked(out) + i + 1, out->count * sizeof *asked(out));
+            memmove(issued(out), issued(out) + i + 1, out->count * sizeof *issued(out));
             return err;
         }
     }
-    weft__free(out->many);
-    out->many = NULL;
+    weft__free(out->heap_commands);
+    out->heap_commands = NULL;
     out->count = 0;
     return (int)count;
 }
@@ -159,10 +159,10 @@ int weft__out_dispatch(weft_out *out, weft_actor *actor)
 void weft__out_drop(weft_out *out)
 {
     for (unsigned i = 0; i < out->count; i++) {
-        weft_buf_free(asked(out)[i].arg);
+        weft_buf_free(issued(out)[i].arg);
     }
-    weft__free(out->many);
+    weft__free(out->heap_commands);
     weft_buf_free(out->result);
-    weft__will_unref(out->will);
+    weft__exit_reason_unref(out->exit_reason);
     weft__new_code_free(out->new);
 }

@@ -3,8 +3,8 @@
  * A call is a job with two references: the caller's, and that of the queue, which passes to the
  * worker. The job's state decides the race between a worker and a caller that gives up:
  *
- *   WAITS -> RUNS    by a worker: the caller may give up, the function runs to its end
- *   WAITS -> LEFT  by the caller: no worker runs the function
+ *   QUEUED -> RUNNING    by a worker: the caller may give up, the function runs to its end
+ *   QUEUED -> ABANDONED  by the caller: no worker runs the function
  *
  * The job's permit is released by its last owner: the worker, or the caller if the job could not be
  * queued. There are never more jobs than permits, so the queue is never full.
@@ -19,25 +19,25 @@
 #include <weft/timer.h>
 #include <weft/waitgroup.h>
 
-#include "actor/function.h"
-#include "actor/probe.h"
-#include "actor/request.h"
+#include "actor/command_request.h"
+#include "actor/funcpool.h"
+#include "actor/hill_climb.h"
 #include "base/alloc.h"
 #include "base/atomic.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 #define DEFAULT_WORKERS 16u
-#define DEFAULT_EACH 256u
+#define DEFAULT_CALLS_PER_WORKER 256u
 #define DEFAULT_INLINE 65536u
 #define DEFAULT_IDLE_NS 30000000000
 #define DEFAULT_PROBE_NS 500000000
-#define MOST_WORKERS 65536u
-#define FIRST_ROOM 4096u              /* initial queue capacity; it grows */
-#define OPEN_GATE ((uint64_t)1 << 40) /* released on stop: wakes every waiting caller */
+#define MAX_WORKERS 65536u
+#define INITIAL_CAPACITY 4096u              /* initial queue capacity; it grows */
+#define PERMITS_ON_STOP ((uint64_t)1 << 40) /* released on stop: wakes every waiting caller */
 
-enum { WAITS, RUNS, LEFT };
+enum { QUEUED, RUNNING, ABANDONED };
 
 struct job {
     weft_buf *input, *output;
@@ -50,16 +50,16 @@ struct weft_funcpool {
     weft_function fn;
     void *arg;
     struct weft_funcpool_opts opts;
-    weft_sem gate;
+    weft_sem permits;
     weft_chan *jobs;       /* NULL: inline */
     weft_waitgroup inside; /* callers and workers */
     weft_timer timer;      /* adaptive */
     _Atomic(bool) stopping;
     struct weft__lock lock;
     /* under the lock */
-    unsigned workers, starting, idle, most, target, waiting; /* starting: not yet running */
-    uint64_t done, refused, left;
-    struct weft__probe probe;
+    unsigned workers, starting, idle, peak_workers, target, waiting; /* starting: not yet running */
+    uint64_t done, refused, abandoned;
+    struct weft__hill_climb probe;
 };
 
 /* --- jobs ---------------------------------------------------------------------------------- */
@@ -88,14 +88,14 @@ static void job_unref(struct job *job)
 /* Decide the race: returns true for the first caller. */
 static bool claim(struct job *job, uint32_t state)
 {
-    uint32_t waits = WAITS;
-    return atomic_compare_exchange_strong_explicit(&job->state, &waits, state, memory_order_relaxed,
-                                                   memory_order_relaxed);
+    uint32_t queued = QUEUED;
+    return atomic_compare_exchange_strong_explicit(&job->state, &queued, state,
+                                                   memory_order_relaxed, memory_order_relaxed);
 }
 
 static void run_job(weft_funcpool *pool, struct job *job)
 {
-    if (claim(job, RUNS)) {
+    if (claim(job, RUNNING)) {
         job->err = pool->fn(job->input, &job->output, pool->arg);
         weft__lock(&pool->lock);
         pool->done++;
@@ -103,14 +103,14 @@ static void run_job(weft_funcpool *pool, struct job *job)
     }
     weft_event_set(&job->done);
     job_unref(job);
-    weft_sem_release(&pool->gate, 1);
+    weft_sem_release(&pool->permits, 1);
 }
 
 /* --- workers --------------------------------------------------------------------------------- */
 
 /* Called under the lock: retire this worker if it has nothing to do or there are too many
  * workers. */
-static bool retires_locked(weft_funcpool *pool, bool waited)
+static bool try_retire_locked(weft_funcpool *pool, bool waited)
 {
     bool surplus = pool->workers > pool->target;
     if (pool->opts.kind == WEFT_FUNCPOOL_LAZY) {
@@ -123,34 +123,34 @@ static bool retires_locked(weft_funcpool *pool, bool waited)
 }
 
 /* Returns false if the worker ends. */
-static bool next_job(weft_funcpool *pool, struct job **job, int64_t patience)
+static bool next_job(weft_funcpool *pool, struct job **job, int64_t timeout_ns)
 {
     int err;
-    bool retires = false;
+    bool is_retired = false;
     do {
         weft__lock(&pool->lock);
         pool->idle++;
         weft__unlock(&pool->lock);
-        err = weft_chan_recv(pool->jobs, job, patience ? weft_after(patience) : WEFT_FOREVER);
+        err = weft_chan_recv(pool->jobs, job, timeout_ns ? weft_after(timeout_ns) : WEFT_FOREVER);
         weft__lock(&pool->lock);
         pool->idle--;
         if (!err) {
             pool->waiting--;
         } else if (err != -ETIMEDOUT) { /* the queue is closed, or the fibers' pool is stopped */
-            retires = true;
+            is_retired = true;
             pool->workers--;
         } else {
-            retires = retires_locked(pool, true);
+            is_retired = try_retire_locked(pool, true);
         }
         weft__unlock(&pool->lock);
-    } while (err && !retires);
+    } while (err && !is_retired);
     return !err;
 }
 
-static bool is_surplus(weft_funcpool *pool)
+static bool try_retire(weft_funcpool *pool)
 {
     weft__lock(&pool->lock);
-    bool surplus = retires_locked(pool, false);
+    bool surplus = try_retire_locked(pool, false);
     weft__unlock(&pool->lock);
     return surplus;
 }
@@ -158,16 +158,16 @@ static bool is_surplus(weft_funcpool *pool)
 static void *work(void *arg)
 {
     weft_funcpool *pool = arg;
-    int64_t patience = pool->opts.kind == WEFT_FUNCPOOL_LAZY       ? pool->opts.idle_ns
-                       : pool->opts.kind == WEFT_FUNCPOOL_ADAPTIVE ? pool->opts.probe_ns
-                                                                   : 0;
+    int64_t timeout_ns = pool->opts.kind == WEFT_FUNCPOOL_LAZY       ? pool->opts.idle_ns
+                         : pool->opts.kind == WEFT_FUNCPOOL_ADAPTIVE ? pool->opts.probe_ns
+                                                                     : 0;
     struct job *job;
     weft__lock(&pool->lock);
     pool->starting--;
     weft__unlock(&pool->lock);
-    while (next_job(pool, &job, patience)) {
+    while (next_job(pool, &job, timeout_ns)) {
         run_job(pool, job);
-        if (is_surplus(pool)) {
+        if (try_retire(pool)) {
             break;
         }
     }
@@ -177,7 +177,7 @@ static void *work(void *arg)
 
 /* Start a worker under the lock, so that a worker that others rely on really exists. Returns 1 if
  * one was started; 0 if the target is reached; or an error. */
-static int hire_locked(weft_funcpool *pool)
+static int start_worker_locked(weft_funcpool *pool)
 {
     if (pool->workers >= pool->target) {
         return 0;
@@ -190,12 +190,12 @@ static int hire_locked(weft_funcpool *pool)
     }
     pool->workers++;
     pool->starting++;
-    pool->most = pool->workers > pool->most ? pool->workers : pool->most;
+    pool->peak_workers = pool->workers > pool->peak_workers ? pool->workers : pool->peak_workers;
     return 1;
 }
 
 /* Called under the lock: more calls wait than workers are available for them. */
-static bool is_short_locked(const weft_funcpool *pool)
+static bool needs_worker_locked(const weft_funcpool *pool)
 {
     return pool->waiting > pool->idle + pool->starting;
 }
@@ -205,9 +205,9 @@ static void probe(weft_timer *timer, void *arg, uint64_t times)
     weft_funcpool *pool = arg;
     (void)timer, (void)times;
     weft__lock(&pool->lock);
-    pool->target = weft__probe_look(&pool->probe, pool->done, pool->waiting > 0, pool->target,
-                                    pool->opts.workers);
-    while (is_short_locked(pool) && hire_locked(pool) > 0) {
+    pool->target = weft__hill_climb_next(&pool->probe, pool->done, pool->waiting > 0, pool->target,
+                                         pool->opts.workers);
+    while (needs_worker_locked(pool) && start_worker_locked(pool) > 0) {
     }
     weft__unlock(&pool->lock);
 }
@@ -219,8 +219,8 @@ static int check_opts(struct weft_funcpool_opts *opts)
     if (opts->kind > WEFT_FUNCPOOL_ADAPTIVE) {
         return weft__refuse(-EINVAL, "kind: must be one of enum weft_funcpool_kind");
     }
-    if (opts->workers > MOST_WORKERS) {
-        return weft__refuse(-EINVAL, "workers: too many");
+    if (opts->workers > MAX_WORKERS) {
+        return weft__refuse(-EINVAL, "workers: must be at most 65536");
     }
     if (opts->idle_ns < 0 || opts->probe_ns < 0) {
         return weft__refuse(-EINVAL, "idle_ns, probe_ns: must not be negative");
@@ -230,9 +230,10 @@ static int check_opts(struct weft_funcpool_opts *opts)
     }
     bool fixed = opts->kind == WEFT_FUNCPOOL_STATIC;
     opts->workers = opts->workers ? opts->workers : fixed ? weft_usable_cpus() : DEFAULT_WORKERS;
-    if (!opts->admit) {
-        opts->admit =
-            opts->kind == WEFT_FUNCPOOL_INLINE ? DEFAULT_INLINE : opts->workers * DEFAULT_EACH;
+    if (!opts->max_calls) {
+        opts->max_calls = opts->kind == WEFT_FUNCPOOL_INLINE
+                              ? DEFAULT_INLINE
+                              : opts->workers * DEFAULT_CALLS_PER_WORKER;
     }
     opts->idle_ns = opts->idle_ns ? opts->idle_ns : DEFAULT_IDLE_NS;
     opts->probe_ns = opts->probe_ns ? opts->probe_ns : DEFAULT_PROBE_NS;
@@ -252,9 +253,9 @@ static int start(weft_funcpool *pool)
     for (unsigned i = 0; pool->opts.kind == WEFT_FUNCPOOL_STATIC && i < pool->opts.workers && !err;
          i++) {
         weft__lock(&pool->lock);
-        int hired = hire_locked(pool);
+        int started = start_worker_locked(pool);
         weft__unlock(&pool->lock);
-        err = hired < 0 ? hired : 0;
+        err = started < 0 ? started : 0;
     }
     return err;
 }
@@ -274,14 +275,15 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
     pool->fn = fn;
     pool->arg = arg;
     pool->opts = opts;
-    weft_sem_init(&pool->gate, opts.admit, NULL);
+    weft_sem_init(&pool->permits, opts.max_calls, NULL);
     weft_waitgroup_init(&pool->inside, NULL);
     if (opts.kind != WEFT_FUNCPOOL_INLINE) {
         weft_timer_init(&pool->timer, probe, pool, &(struct weft_timer_opts){.pool = opts.pool});
         err = weft_chan_create(
             &pool->jobs, sizeof(struct job *),
-            &(struct weft_chan_opts){.capacity = opts.admit < FIRST_ROOM ? opts.admit : FIRST_ROOM,
-                                     .max_capacity = opts.admit});
+            &(struct weft_chan_opts){
+                .capacity = opts.max_calls < INITIAL_CAPACITY ? opts.max_calls : INITIAL_CAPACITY,
+                .max_capacity = opts.max_calls});
         err = err ? err : start(pool);
     }
     if (err) {
@@ -297,9 +299,9 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
 
 int weft_funcpool_stop(weft_funcpool *pool, int64_t deadline)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     if (!atomic_exchange_explicit(&pool->stopping, true, memory_order_acq_rel)) {
-        weft_sem_release(&pool->gate, OPEN_GATE);
+        weft_sem_release(&pool->permits, PERMITS_ON_STOP);
     }
     int err = 0;
     if (pool->opts.kind != WEFT_FUNCPOOL_INLINE) {
@@ -317,7 +319,7 @@ void weft_funcpool_destroy(weft_funcpool *pool)
         return;
     }
     weft_chan_destroy(pool->jobs);
-    weft_sem_deinit(&pool->gate);
+    weft_sem_deinit(&pool->permits);
     weft_waitgroup_deinit(&pool->inside);
     weft__free(pool);
 }
@@ -330,16 +332,16 @@ static bool is_stopping(const weft_funcpool *pool)
 }
 
 /* Returns 0 with a permit. */
-static int pass_gate(weft_funcpool *pool, int64_t deadline)
+static int acquire_permit(weft_funcpool *pool, int64_t deadline)
 {
     int err = is_stopping(pool)
                   ? -ESHUTDOWN
-                  : weft_sem_acquire(&pool->gate, 1, pool->opts.refuse ? 0 : deadline);
+                  : weft_sem_acquire(&pool->permits, 1, pool->opts.fail_when_full ? 0 : deadline);
     if (!err && is_stopping(pool)) {
-        weft_sem_release(&pool->gate, 1);
+        weft_sem_release(&pool->permits, 1);
         err = -ESHUTDOWN;
     }
-    if (err == -ETIMEDOUT && pool->opts.refuse) {
+    if (err == -ETIMEDOUT && pool->opts.fail_when_full) {
         weft__lock(&pool->lock);
         pool->refused++;
         weft__unlock(&pool->lock);
@@ -349,20 +351,20 @@ static int pass_gate(weft_funcpool *pool, int64_t deadline)
 }
 
 /* Count one more waiting job, and make sure that a worker takes it. */
-static int call_worker(weft_funcpool *pool)
+static int ensure_worker(weft_funcpool *pool)
 {
     weft__lock(&pool->lock);
     pool->waiting++;
-    int hired = is_short_locked(pool) ? hire_locked(pool) : 0;
-    bool alone = hired < 0 && pool->workers == 0; /* otherwise the existing workers take it */
-    pool->waiting -= alone;
+    int started = needs_worker_locked(pool) ? start_worker_locked(pool) : 0;
+    bool no_worker = started < 0 && pool->workers == 0; /* otherwise the existing workers take it */
+    pool->waiting -= no_worker;
     weft__unlock(&pool->lock);
-    return alone ? hired : 0;
+    return no_worker ? started : 0;
 }
 
 static int queue(weft_funcpool *pool, struct job *job)
 {
-    int err = call_worker(pool);
+    int err = ensure_worker(pool);
     /* All admitted jobs may be queued at once: the channel has capacity, or no memory to grow. */
     int sent = err ? 0 : weft_chan_send(pool->jobs, &job, 0);
     if (sent) {
@@ -373,18 +375,18 @@ static int queue(weft_funcpool *pool, struct job *job)
     }
     if (err) {
         job_unref(job); /* the queue's reference */
-        weft_sem_release(&pool->gate, 1);
+        weft_sem_release(&pool->permits, 1);
     }
     return err;
 }
 
-static int await(weft_funcpool *pool, struct job *job, weft_buf **output, int64_t deadline)
+static int wait_done(weft_funcpool *pool, struct job *job, weft_buf **output, int64_t deadline)
 {
     int err = weft_event_wait(&job->done, deadline);
     if (err) {
-        claim(job, LEFT);
+        claim(job, ABANDONED);
         weft__lock(&pool->lock);
-        pool->left++;
+        pool->abandoned++;
         weft__unlock(&pool->lock);
         return err;
     }
@@ -400,23 +402,23 @@ static int call_queued(weft_funcpool *pool, weft_buf *input, weft_buf **output, 
     struct job *job = job_new(input);
     if (!job) {
         weft_buf_free(input);
-        weft_sem_release(&pool->gate, 1);
+        weft_sem_release(&pool->permits, 1);
         return -ENOMEM;
     }
     int err = queue(pool, job);
-    err = err ? err : await(pool, job, output, deadline);
+    err = err ? err : wait_done(pool, job, output, deadline);
     job_unref(job);
     return err;
 }
 
-static int call_here(weft_funcpool *pool, weft_buf *input, weft_buf **output)
+static int call_inline(weft_funcpool *pool, weft_buf *input, weft_buf **output)
 {
     weft_buf *made = NULL;
     int err = pool->fn(input, &made, pool->arg);
     weft__lock(&pool->lock);
     pool->done++;
     weft__unlock(&pool->lock);
-    weft_sem_release(&pool->gate, 1);
+    weft_sem_release(&pool->permits, 1);
     weft_buf_free(input);
     if (output && !err) {
         *output = made;
@@ -428,13 +430,13 @@ static int call_here(weft_funcpool *pool, weft_buf *input, weft_buf **output)
 
 int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, int64_t deadline)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     weft_waitgroup_add(&pool->inside, 1);
-    int err = pass_gate(pool, deadline);
+    int err = acquire_permit(pool, deadline);
     if (err) {
         weft_buf_free(input);
     } else if (pool->opts.kind == WEFT_FUNCPOOL_INLINE) {
-        err = call_here(pool, input, output);
+        err = call_inline(pool, input, output);
     } else {
         err = call_queued(pool, input, output, deadline);
     }
@@ -444,29 +446,29 @@ int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, 
 
 void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     weft__lock(&pool->lock);
     *out = (struct weft_funcpool_stats){.workers = pool->workers,
                                         .idle = pool->idle,
-                                        .most = pool->most,
+                                        .peak_workers = pool->peak_workers,
                                         .target = pool->target,
                                         .waiting = pool->waiting,
                                         .done = pool->done,
                                         .refused = pool->refused,
-                                        .left = pool->left};
+                                        .abandoned = pool->abandoned};
     weft__unlock(&pool->lock);
 }
 
 /* --- as a command ----------------------------------------------------------------------------- */
 
 struct function {
-    struct weft__request request; /* first */
+    struct weft__command_request request; /* first */
     weft_funcpool *pool;
     weft_buf *input;
     int64_t deadline;
 };
 
-static void drop_function(struct weft__request *request)
+static void drop_function(struct weft__command_request *request)
 {
     weft_buf_free(((struct function *)(void *)request)->input);
 }
@@ -476,10 +478,11 @@ int weft_out_function(weft_out *out, uint64_t tag, weft_funcpool *pool, weft_buf
 {
     struct function function = {
         .request.drop = drop_function, .pool = pool, .input = input, .deadline = deadline};
-    return weft__request_ask(out, WEFT_COMMAND_FUNCTION, tag, &function.request, sizeof function);
+    return weft__command_request_issue(out, WEFT_COMMAND_FUNCTION, tag, &function.request,
+                                       sizeof function);
 }
 
-static int run_function(struct weft__request *request, weft_buf **result)
+static int run_function(struct weft__command_request *request, weft_buf **result)
 {
     struct function *function = (struct function *)(void *)request;
     weft_buf *input = function->input;
@@ -487,8 +490,8 @@ static int run_function(struct weft__request *request, weft_buf **result)
     return weft_funcpool_call(function->pool, input, result, function->deadline);
 }
 
-int weft__function_handle(const struct weft_command *command, void *arg)
+int weft__funcpool_handle_command(const struct weft_command *command, void *arg)
 {
     (void)arg;
-    return weft__errand_start(command, run_function);
+    return weft__command_fiber_start(command, run_function);
 }

@@ -6,22 +6,22 @@
 
 #include <weft/names.h>
 
+#include "actor/relation.h"
 #include "actor/route.h"
-#include "actor/tie.h"
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
-#define FEW 64u
+#define STACK_PIDS 64u
 
 struct group {
-    struct weft__entry entry; /* first: cast from it */
+    struct weft__string_table_entry entry; /* first: cast from it */
     struct member *first, *last;
     size_t members;
     char text[];
 };
 
 struct member {
-    struct weft__tie tie; /* first: cast from it */
+    struct weft__relation relation; /* first: cast from it */
     weft_host *host;
     struct group *group;
     struct member *next, *prev;
@@ -33,7 +33,7 @@ struct member {
 
 static struct group *find(weft_host *host, const char *text)
 {
-    return (struct group *)(void *)weft__table_find(&host->groups, text);
+    return (struct group *)(void *)weft__string_table_find(&host->groups, text);
 }
 
 static void append(struct group *group, struct member *member)
@@ -47,13 +47,13 @@ static void append(struct group *group, struct member *member)
 }
 
 /* Removes the group with its last member. */
-static void take_out(struct member *member)
+static void remove_member(struct member *member)
 {
     struct group *group = member->group;
     *(member->prev ? &member->prev->next : &group->first) = member->next;
     *(member->next ? &member->next->prev : &group->last) = member->prev;
     if (--group->members == 0) {
-        weft__table_remove(&member->host->groups, &group->entry);
+        weft__string_table_remove(&member->host->groups, &group->entry);
         weft__free(group);
     }
 }
@@ -62,71 +62,73 @@ static void take_out(struct member *member)
 
 static struct member *member_of(weft_actor *actor, const struct group *group)
 {
-    struct weft__tie *tie = group ? actor->ties : NULL;
-    while (tie &&
-           (tie->kind != WEFT__TIE_GROUP || ((struct member *)(void *)tie)->group != group)) {
-        tie = tie->next;
+    struct weft__relation *relation = group ? actor->relations : NULL;
+    while (relation && (relation->kind != WEFT__RELATION_GROUP ||
+                        ((struct member *)(void *)relation)->group != group)) {
+        relation = relation->next;
     }
-    return (struct member *)(void *)tie;
+    return (struct member *)(void *)relation;
 }
 
-void weft__group_cut(struct weft__tie *tie)
+void weft__group_release(struct weft__relation *relation)
 {
-    struct member *member = (struct member *)(void *)tie;
+    struct member *member = (struct member *)(void *)relation;
     struct weft__lock *lock = &member->host->groups.lock;
     weft__lock(lock);
-    take_out(member);
+    remove_member(member);
     weft__unlock(lock);
     weft__free(member);
 }
 
 /* Memory allocated before the locks are taken; a pointer that was used is set to NULL. */
-struct brought {
+struct preallocated {
     struct member *member;
     struct group *group;
 };
 
-static int join(weft_actor *actor, weft_host *host, struct brought *brought)
+static int join(weft_actor *actor, weft_host *host, struct preallocated *preallocated)
 {
-    struct group *group = find(host, brought->group->text);
+    struct group *group = find(host, preallocated->group->text);
     struct member *member = member_of(actor, group);
     if (member) {
         member->joined++;
         return 0;
     }
     if (!group) {
-        if (!weft__table_grow(&host->groups)) {
+        if (!weft__string_table_grow(&host->groups)) {
             return -ENOMEM;
         }
-        group = brought->group;
-        brought->group = NULL;
-        weft__table_add(&host->groups, &group->entry);
+        group = preallocated->group;
+        preallocated->group = NULL;
+        weft__string_table_add(&host->groups, &group->entry);
     }
-    member = brought->member;
-    brought->member = NULL;
+    member = preallocated->member;
+    preallocated->member = NULL;
     append(group, member);
-    weft__tie_add(&actor->ties, &member->tie);
+    weft__relation_add(&actor->relations, &member->relation);
     return 0;
 }
 
-static bool bring(struct brought *brought, weft_host *host, const char *text, weft_pid pid)
+static bool preallocate(struct preallocated *preallocated, weft_host *host, const char *text,
+                        weft_pid pid)
 {
     size_t bytes = strlen(text);
-    brought->group = weft__alloc(sizeof *brought->group + bytes + 1);
-    brought->member = weft__alloc(sizeof *brought->member);
-    if (!brought->group || !brought->member) {
+    preallocated->group = weft__alloc(sizeof *preallocated->group + bytes + 1);
+    preallocated->member = weft__alloc(sizeof *preallocated->member);
+    if (!preallocated->group || !preallocated->member) {
         return false;
     }
-    memcpy(brought->group->text, text, bytes);
-    brought->group->entry.key = brought->group->text;
-    brought->member->tie.kind = WEFT__TIE_GROUP;
-    brought->member->host = host;
-    brought->member->pid = pid;
-    brought->member->joined = 1;
+    memcpy(preallocated->group->text, text, bytes);
+    preallocated->group->entry.key = preallocated->group->text;
+    preallocated->member->relation.kind = WEFT__RELATION_GROUP;
+    preallocated->member->host = host;
+    preallocated->member->pid = pid;
+    preallocated->member->joined = 1;
     return true;
 }
 
-static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct brought *brought)
+static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid,
+                       struct preallocated *preallocated)
 {
     if (weft__actor_of(pid) != actor) {
         return -ESRCH;
@@ -135,7 +137,7 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
         return -EINVAL;
     }
     weft__lock(&host->groups.lock);
-    int err = join(actor, host, brought);
+    int err = join(actor, host, preallocated);
     weft__unlock(&host->groups.lock);
     return err;
 }
@@ -144,26 +146,26 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
 
 int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
-    struct brought brought = {.member = NULL};
+    struct preallocated preallocated = {.member = NULL};
     if (!text[0] || pid.node != weft__node()) {
         return -EINVAL;
     }
-    int err = bring(&brought, host, text, pid) ? -ESRCH : -ENOMEM;
+    int err = preallocate(&preallocated, host, text, pid) ? -ESRCH : -ENOMEM;
     if (err == -ESRCH && actor) {
         weft__lock(&actor->lock);
-        err = join_locked(actor, host, pid, &brought);
+        err = join_locked(actor, host, pid, &preallocated);
         weft__unlock(&actor->lock);
     }
-    weft__free(brought.member);
-    weft__free(brought.group);
+    weft__free(preallocated.member);
+    weft__free(preallocated.group);
     return err;
 }
 
 int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct member *member = NULL;
     bool gone = false;
@@ -175,8 +177,8 @@ int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
     member = weft__actor_of(pid) == actor ? member_of(actor, find(host, text)) : NULL;
     if (member && --member->joined == 0) {
         gone = true;
-        weft__tie_remove(&member->tie);
-        take_out(member);
+        weft__relation_remove(&member->relation);
+        remove_member(member);
     }
     weft__unlock(&host->groups.lock);
     weft__unlock(&actor->lock);
@@ -186,14 +188,14 @@ int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
     return member ? 0 : -ENOENT;
 }
 
-size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out, size_t room)
+size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out, size_t capacity)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     size_t count = 0;
     weft__lock(&host->groups.lock);
     const struct group *group = find(host, text);
     for (const struct member *m = group ? group->first : NULL; m; m = m->next) {
-        if (count < room) {
+        if (count < capacity) {
             out[count] = m->pid;
         }
         count++;
@@ -202,17 +204,17 @@ size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out
     return count;
 }
 
-/* Returns every member, in `few` or in memory that the caller frees; NULL: no memory. */
-static weft_pid *collect(weft_host *host, const char *text, weft_pid *few, size_t *count)
+/* Returns every member, in `stack_pids` or in memory that the caller frees; NULL: no memory. */
+static weft_pid *collect(weft_host *host, const char *text, weft_pid *stack_pids, size_t *count)
 {
-    weft_pid *pids = few;
-    size_t room = FEW;
-    while ((*count = weft_actor_group_members(host, text, pids, room)) > room) {
-        if (pids != few) {
+    weft_pid *pids = stack_pids;
+    size_t capacity = STACK_PIDS;
+    while ((*count = weft_actor_group_members(host, text, pids, capacity)) > capacity) {
+        if (pids != stack_pids) {
             weft__free(pids);
         }
-        room = *count + *count / 4;
-        pids = weft__alloc_dirty(room * sizeof *pids);
+        capacity = *count + *count / 4;
+        pids = weft__alloc_dirty(capacity * sizeof *pids);
         if (!pids) {
             return NULL;
         }
@@ -223,11 +225,11 @@ static weft_pid *collect(weft_host *host, const char *text, weft_pid *few, size_
 int64_t weft_actor_group_publish(weft_host *host, const char *text, const char *topic, uint64_t tag,
                                  const weft_buf *buf)
 {
-    WEFT__NEED(host);
-    weft_pid few[FEW];
+    WEFT__NONNULL(host);
+    weft_pid stack_pids[STACK_PIDS];
     size_t count;
     int64_t sent = 0;
-    weft_pid *pids = collect(host, text, few, &count);
+    weft_pid *pids = collect(host, text, stack_pids, &count);
     if (!pids) {
         return -ENOMEM;
     }
@@ -237,7 +239,7 @@ int64_t weft_actor_group_publish(weft_host *host, const char *text, const char *
             sent += weft_actor_send(pids[i], topic, tag, view) == 0;
         }
     }
-    if (pids != few) {
+    if (pids != stack_pids) {
         weft__free(pids);
     }
     return sent;

@@ -5,7 +5,7 @@
 
 #include "actor/actor.h"
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 static int add_locked(weft_host *host, const struct weft_host_hook *hook)
 {
@@ -34,7 +34,7 @@ static int add_locked(weft_host *host, const struct weft_host_hook *hook)
 
 int weft_host_add_hook(weft_host *host, const struct weft_host_hook *hook)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     if (!hook->name || (!hook->on_start && !hook->on_end)) {
         return -EINVAL;
     }

@@ -8,22 +8,22 @@
 
 #include <weft/names.h>
 
+#include "actor/relation.h"
 #include "actor/route.h"
-#include "actor/tie.h"
 #include "base/alloc.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 
 struct weft__name {
-    struct weft__tie tie; /* first: cast from it */
-    struct weft__entry entry;
+    struct weft__relation relation; /* first: cast from it */
+    struct weft__string_table_entry entry;
     weft_host *host;
     weft_pid pid;
     bool listed; /* in the table; under the table's lock */
     char text[];
 };
 
-static struct weft__name *of_entry(struct weft__entry *entry)
+static struct weft__name *name_of_entry(struct weft__string_table_entry *entry)
 {
     return entry ? (struct weft__name *)(void *)((char *)entry - offsetof(struct weft__name, entry))
                  : NULL;
@@ -40,7 +40,7 @@ struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pi
     *err = name ? 0 : -ENOMEM;
     if (name) {
         memcpy(name->text, text, bytes);
-        name->tie.kind = WEFT__TIE_NAME;
+        name->relation.kind = WEFT__RELATION_NAME;
         name->entry.key = name->text;
         name->host = host;
         name->pid = pid;
@@ -55,10 +55,10 @@ void weft__name_free(struct weft__name *name)
 
 /* --- under the table's lock ------------------------------------------------------------------- */
 
-static void take_out(struct weft__name *name)
+static void remove_from_table(struct weft__name *name)
 {
     if (name->listed) {
-        weft__table_remove(&name->host->names, &name->entry);
+        weft__string_table_remove(&name->host->names, &name->entry);
         name->listed = false;
     }
 }
@@ -66,54 +66,54 @@ static void take_out(struct weft__name *name)
 /* The entry of the running actor that has the name, or NULL. */
 static struct weft__name *find(weft_host *host, const char *text)
 {
-    struct weft__name *name = of_entry(weft__table_find(&host->names, text));
+    struct weft__name *name = name_of_entry(weft__string_table_find(&host->names, text));
     return name && weft__actor_of(name->pid) ? name : NULL;
 }
 
-static int put_in(struct weft__name *name)
+static int insert(struct weft__name *name)
 {
     weft_host *host = name->host;
     if (find(host, name->text)) {
         return -EEXIST;
     }
-    struct weft__name *late = of_entry(weft__table_find(&host->names, name->text));
-    if (late) {
-        take_out(late);
+    struct weft__name *stale = name_of_entry(weft__string_table_find(&host->names, name->text));
+    if (stale) {
+        remove_from_table(stale);
     }
-    if (!weft__table_grow(&host->names)) {
+    if (!weft__string_table_grow(&host->names)) {
         return -ENOMEM;
     }
-    weft__table_add(&host->names, &name->entry);
+    weft__string_table_add(&host->names, &name->entry);
     name->listed = true;
     return 0;
 }
 
 /* --- under the actor's lock ------------------------------------------------------------------- */
 
-int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
+int weft__name_publish_locked(weft_actor *actor, struct weft__name *name, uint64_t admission)
 {
     if (!name) {
-        atomic_store_explicit(&actor->gate, gate, memory_order_release);
+        atomic_store_explicit(&actor->admission, admission, memory_order_release);
         return 0;
     }
     weft__lock(&name->host->names.lock);
-    int err = put_in(name);
+    int err = insert(name);
     if (!err) {
-        atomic_store_explicit(&actor->gate, gate, memory_order_release);
+        atomic_store_explicit(&actor->admission, admission, memory_order_release);
     }
     weft__unlock(&name->host->names.lock);
     if (!err) {
-        weft__tie_add(&actor->ties, &name->tie);
+        weft__relation_add(&actor->relations, &name->relation);
     }
     return err;
 }
 
-void weft__name_cut(struct weft__tie *tie)
+void weft__name_release(struct weft__relation *relation)
 {
-    struct weft__name *name = (struct weft__name *)(void *)tie;
+    struct weft__name *name = (struct weft__name *)(void *)relation;
     struct weft__lock *lock = &name->host->names.lock;
     weft__lock(lock);
-    take_out(name);
+    remove_from_table(name);
     weft__unlock(lock);
     weft__name_free(name);
 }
@@ -127,10 +127,10 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
         return -EINVAL;
     }
     weft__lock(&name->host->names.lock);
-    int err = put_in(name);
+    int err = insert(name);
     weft__unlock(&name->host->names.lock);
     if (!err) {
-        weft__tie_add(&actor->ties, &name->tie);
+        weft__relation_add(&actor->relations, &name->relation);
     }
     return err;
 }
@@ -139,7 +139,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
 
 int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     int err = -EINVAL;
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct weft__name *name =
@@ -161,7 +161,7 @@ int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 
 int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     weft__lock(&host->names.lock);
     const struct weft__name *name = find(host, text);
     if (name) {
@@ -173,13 +173,13 @@ int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
 
 /* Under the actor's lock: remove the name from this actor. NULL: another actor has the name by
  * now. */
-static struct weft__name *take_from(weft_host *host, const char *text, weft_pid pid)
+static struct weft__name *remove_from_actor(weft_host *host, const char *text, weft_pid pid)
 {
     weft__lock(&host->names.lock);
     struct weft__name *name = find(host, text);
     if (name && weft_pid_equal(name->pid, pid)) {
-        take_out(name);
-        weft__tie_remove(&name->tie);
+        remove_from_table(name);
+        weft__relation_remove(&name->relation);
     } else {
         name = NULL;
     }
@@ -189,13 +189,13 @@ static struct weft__name *take_from(weft_host *host, const char *text, weft_pid 
 
 int weft_actor_unregister(weft_host *host, const char *text)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     weft_pid pid;
     struct weft__name *name = NULL;
     while (!name && weft_actor_whereis(host, text, &pid) == 0) {
         weft_actor *actor = weft__actor_find((uint32_t)pid.id);
         weft__lock(&actor->lock);
-        name = take_from(host, text, pid);
+        name = remove_from_actor(host, text, pid);
         weft__unlock(&actor->lock);
     }
     weft__name_free(name);
@@ -211,12 +211,13 @@ int weft_actor_name(weft_pid pid, char *buf, size_t size)
     }
     weft__lock(&actor->lock);
     if (weft__actor_of(pid) == actor) {
-        const struct weft__tie *tie = actor->ties;
-        while (tie && tie->kind != WEFT__TIE_NAME) {
-            tie = tie->next;
+        const struct weft__relation *relation = actor->relations;
+        while (relation && relation->kind != WEFT__RELATION_NAME) {
+            relation = relation->next;
         }
-        n = tie ? snprintf(buf, size, "%s", ((const struct weft__name *)(const void *)tie)->text)
-                : -ENOENT;
+        n = relation ? snprintf(buf, size, "%s",
+                                ((const struct weft__name *)(const void *)relation)->text)
+                     : -ENOENT;
     }
     weft__unlock(&actor->lock);
     return n;
@@ -224,9 +225,10 @@ int weft_actor_name(weft_pid pid, char *buf, size_t size)
 
 void weft__name_first_locked(const weft_actor *actor, char *text, size_t size)
 {
-    const struct weft__tie *tie = actor->ties, *first = NULL;
-    for (; tie; tie = tie->next) { /* the list has the newest relation first */
-        first = tie->kind == WEFT__TIE_NAME ? tie : first;
+    const struct weft__relation *relation = actor->relations, *first = NULL;
+    for (; relation; relation = relation->next) { /* the list has the newest relation first */
+        first = relation->kind == WEFT__RELATION_NAME ? relation : first;
     }
-    weft__text_cut(text, size, first ? ((const struct weft__name *)(const void *)first)->text : "");
+    weft__objname_truncate(text, size,
+                           first ? ((const struct weft__name *)(const void *)first)->text : "");
 }

@@ -5,7 +5,7 @@
 
 #include "actor/actor.h"
 
-int weft_pid_text(weft_pid pid, char *buf, size_t size)
+int weft_pid_format(weft_pid pid, char *buf, size_t size)
 {
     return snprintf(buf, size, "<%" PRIu32 ".%" PRIu32 ".%" PRIu32 ".%" PRIu32 ">", pid.node,
                     pid.host, (uint32_t)pid.id, (uint32_t)(pid.id >> 32));

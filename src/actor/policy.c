@@ -7,11 +7,11 @@
 #include "base/clock.h"
 
 #define DEFAULT_RESTARTS 3u
-#define MOST_RESTARTS 100000u
+#define MAX_RESTARTS 100000u
 #define DEFAULT_WINDOW_NS (5 * (int64_t)1000000000)
 #define DEFAULT_BACKOFF_MAX_NS (30 * (int64_t)1000000000)
 #define DEFAULT_JITTER 20u
-#define MOST_JITTER 50u
+#define MAX_JITTER 50u
 
 static bool is_group(const struct weft__policy *policy)
 {
@@ -24,8 +24,8 @@ int weft__policy_init(struct weft__policy *policy, const struct weft_supervisor_
                       uint64_t seed)
 {
     unsigned limit = opts->restarts ? opts->restarts : DEFAULT_RESTARTS;
-    if ((unsigned)opts->strategy > WEFT_DYNAMIC || opts->jitter > MOST_JITTER ||
-        (limit > MOST_RESTARTS && limit != WEFT_RESTARTS_UNLIMITED) || opts->window_ns < 0 ||
+    if ((unsigned)opts->strategy > WEFT_DYNAMIC || opts->jitter > MAX_JITTER ||
+        (limit > MAX_RESTARTS && limit != WEFT_RESTARTS_UNLIMITED) || opts->window_ns < 0 ||
         opts->backoff_ns < 0 || opts->backoff_max_ns < 0 || opts->stable_ns < 0) {
         return -EINVAL;
     }
@@ -36,7 +36,7 @@ int weft__policy_init(struct weft__policy *policy, const struct weft_supervisor_
         .backoff_ns = opts->backoff_ns,
         .backoff_max_ns = opts->backoff_max_ns ? opts->backoff_max_ns : DEFAULT_BACKOFF_MAX_NS,
         .jitter = opts->jitter ? opts->jitter : DEFAULT_JITTER,
-        .quiet_until = INT64_MIN,
+        .next_check_at = INT64_MIN,
     };
     policy->stable_ns = opts->stable_ns ? opts->stable_ns : policy->window_ns;
     weft__rand_seed(&policy->rand, seed);
@@ -56,9 +56,9 @@ void weft__policy_deinit(struct weft__policy *policy)
 int64_t weft__policy_add(struct weft__policy *policy, enum weft_child_restart restart,
                          int64_t stop_ns, const uint32_t *requires)
 {
-    if (policy->count == policy->room) {
-        uint32_t room = policy->room ? 2 * policy->room : 8;
-        struct weft__policy_child *more = weft__alloc_dirty(room * sizeof *more);
+    if (policy->count == policy->capacity) {
+        uint32_t capacity = policy->capacity ? 2 * policy->capacity : 8;
+        struct weft__policy_child *more = weft__alloc_dirty(capacity * sizeof *more);
         if (!more) {
             return -ENOMEM;
         }
@@ -67,7 +67,7 @@ int64_t weft__policy_add(struct weft__policy *policy, enum weft_child_restart re
         }
         weft__free(policy->children);
         policy->children = more;
-        policy->room = room;
+        policy->capacity = capacity;
     }
     policy->children[policy->count] = (struct weft__policy_child){
         .restart = (uint8_t)restart,
@@ -85,24 +85,25 @@ void weft__policy_drop(struct weft__policy *policy, uint32_t child)
 {
     policy->waiting -= policy->children[child].state == WEFT_CHILD_WAITING;
     policy->children[child] = policy->children[--policy->count];
-    policy->quiet_until = INT64_MIN;
+    policy->next_check_at = INT64_MIN;
     policy->cursor = policy->count;
 }
 
 /* --- reports ---------------------------------------------------------------------------------- */
 
-static void halt(struct weft__policy *policy, struct weft__policy_child *child, bool again)
+static void halt(struct weft__policy *policy, struct weft__policy_child *child,
+                 bool restart_after_halt)
 {
-    child->again = again;
+    child->restart_after_halt = restart_after_halt;
     if (!child->halt) {
         child->halt = true;
         policy->halting++;
     }
     policy->cursor = policy->count;
-    policy->quiet_until = INT64_MIN;
+    policy->next_check_at = INT64_MIN;
 }
 
-static void wait_until(struct weft__policy *policy, uint32_t child, int64_t at)
+static void schedule_start(struct weft__policy *policy, uint32_t child, int64_t at)
 {
     struct weft__policy_child *c = &policy->children[child];
     c->state = WEFT_CHILD_WAITING;
@@ -115,9 +116,9 @@ void weft__policy_started(struct weft__policy *policy, uint32_t child, int64_t n
 {
     struct weft__policy_child *c = &policy->children[child];
     c->state = WEFT_CHILD_RUNNING;
-    c->since = now;
-    c->killed = c->again = false;
-    c->push_at = now;
+    c->running_since = now;
+    c->killed = c->restart_after_halt = false;
+    c->escalate_at = now;
     policy->waiting--;
     policy->up++;
 }
@@ -140,22 +141,22 @@ static bool count_restart(struct weft__policy *policy, int64_t now)
 
 /* The delay doubles each time; jitter subtracts less than half, so each delay is longer than the
  * previous one, up to the maximum. */
-static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
+static int64_t backoff_delay(struct weft__policy *policy, uint32_t failures)
 {
-    int64_t pause = policy->backoff_ns;
-    while (pause > 0 && failures-- > 0 && pause < policy->backoff_max_ns) {
-        pause = pause > INT64_MAX / 2 ? INT64_MAX : 2 * pause;
+    int64_t delay = policy->backoff_ns;
+    while (delay > 0 && failures-- > 0 && delay < policy->backoff_max_ns) {
+        delay = delay > INT64_MAX / 2 ? INT64_MAX : 2 * delay;
     }
-    pause = pause < policy->backoff_max_ns ? pause : policy->backoff_max_ns;
-    uint64_t most = (uint64_t)pause / 100 * policy->jitter;
+    delay = delay < policy->backoff_max_ns ? delay : policy->backoff_max_ns;
+    uint64_t max_cut = (uint64_t)delay / 100 * policy->jitter;
     uint64_t number = (uint64_t)weft__rand_next(&policy->rand) << 32;
     number |= weft__rand_next(&policy->rand);
-    return most ? pause - (int64_t)(number % most) : pause;
+    return max_cut ? delay - (int64_t)(number % max_cut) : delay;
 }
 
 /* Stops the other children that restart together with this one. A child that has `halt` already
- * keeps its `again`: it may be about to be removed. */
-static void take_along(struct weft__policy *policy, uint32_t child, int64_t at)
+ * keeps its `restart_after_halt`: it may be about to be removed. */
+static void stop_siblings(struct weft__policy *policy, uint32_t child, int64_t at)
 {
     uint32_t first = policy->strategy == WEFT_ONE_FOR_ALL ? 0 : child + 1;
     for (uint32_t i = first; i < policy->count; i++) {
@@ -174,13 +175,13 @@ static void restart(struct weft__policy *policy, uint32_t child, int error, int6
     struct weft__policy_child *c = &policy->children[child];
     if (!count_restart(policy, now)) {
         c->state = WEFT_CHILD_FAILED;
-        weft__policy_end(policy, error ? error : -ECANCELED);
+        weft__policy_shut_down(policy, error ? error : -ECANCELED);
         return;
     }
-    int64_t at = weft__clock_later(now, pause_after(policy, c->failures++));
-    wait_until(policy, child, at);
+    int64_t at = weft__clock_add(now, backoff_delay(policy, c->failures++));
+    schedule_start(policy, child, at);
     if (is_group(policy)) {
-        take_along(policy, child, at);
+        stop_siblings(policy, child, at);
     }
 }
 
@@ -192,8 +193,8 @@ void weft__policy_ended(struct weft__policy *policy, uint32_t child, int error, 
     policy->waiting -= !was_up;
     policy->halting -= asked;
     c->halt = false;
-    if (asked && c->again && !policy->ending) {
-        wait_until(policy, child, c->start_at);
+    if (asked && c->restart_after_halt && !policy->ending) {
+        schedule_start(policy, child, c->start_at);
         return;
     }
     if (asked || policy->ending || c->restart == WEFT_CHILD_TEMPORARY ||
@@ -201,7 +202,7 @@ void weft__policy_ended(struct weft__policy *policy, uint32_t child, int error, 
         c->state = error && !asked ? WEFT_CHILD_FAILED : WEFT_CHILD_STOPPED;
         return;
     }
-    if (was_up && now - c->since >= policy->stable_ns) {
+    if (was_up && now - c->running_since >= policy->stable_ns) {
         c->failures = 0;
     }
     restart(policy, child, error, now);
@@ -218,7 +219,7 @@ void weft__policy_remove(struct weft__policy *policy, uint32_t child)
     }
 }
 
-void weft__policy_end(struct weft__policy *policy, int error)
+void weft__policy_shut_down(struct weft__policy *policy, int error)
 {
     if (policy->ending) {
         return;
@@ -232,42 +233,42 @@ void weft__policy_end(struct weft__policy *policy, int error)
 
 /* --- actions ---------------------------------------------------------------------------------- */
 
-static const struct weft__policy_action nothing = {.what = WEFT__POLICY_SLEEP, .at = INT64_MAX};
+static const struct weft__policy_action no_action = {.what = WEFT__POLICY_SLEEP, .at = INT64_MAX};
 
-static struct weft__policy_action kill_it(struct weft__policy_child *c, uint32_t child)
+static struct weft__policy_action kill_child(struct weft__policy_child *c, uint32_t child)
 {
     c->killed = true;
     return (struct weft__policy_action){.what = WEFT__POLICY_KILL, .child = child};
 }
 
 /* The next action for a child that has `halt`: stop it, kill it, or wait. */
-static struct weft__policy_action push(struct weft__policy *policy, uint32_t child, int64_t now)
+static struct weft__policy_action escalate(struct weft__policy *policy, uint32_t child, int64_t now)
 {
     struct weft__policy_child *c = &policy->children[child];
-    if (c->killed || c->push_at > now) {
+    if (c->killed || c->escalate_at > now) {
         return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
-                                            .at = c->killed ? INT64_MAX : c->push_at};
+                                            .at = c->killed ? INT64_MAX : c->escalate_at};
     }
     bool asked = c->state == WEFT_CHILD_STOPPING;
     c->state = WEFT_CHILD_STOPPING;
     if (asked || c->stop_ns < 0) {
-        return kill_it(c, child);
+        return kill_child(c, child);
     }
-    c->push_at = weft__clock_later(now, c->stop_ns);
+    c->escalate_at = weft__clock_add(now, c->stop_ns);
     return (struct weft__policy_action){.what = WEFT__POLICY_STOP, .child = child};
 }
 
-void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_action action,
-                          int64_t at)
+void weft__policy_postpone(struct weft__policy *policy, struct weft__policy_action action,
+                           int64_t at)
 {
     struct weft__policy_child *c = &policy->children[action.child];
-    c->push_at = at;
+    c->escalate_at = at;
     if (action.what == WEFT__POLICY_KILL) {
         c->killed = false;
     } else {
         c->state = WEFT_CHILD_RUNNING;
     }
-    policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
+    policy->next_check_at = at < policy->next_check_at ? at : policy->next_check_at;
 }
 
 /* The last child with `halt`; the others wait until it has ended. */
@@ -276,33 +277,34 @@ static struct weft__policy_action stop_in_order(struct weft__policy *policy, int
     uint32_t i = policy->count;
     while (!policy->children[--i].halt) {
     }
-    return push(policy, i, now);
+    return escalate(policy, i, now);
 }
 
-static struct weft__policy_action stop_all(struct weft__policy *policy, int64_t now)
+static struct weft__policy_action stop_concurrently(struct weft__policy *policy, int64_t now)
 {
-    if (now < policy->quiet_until && policy->cursor == 0) {
-        return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->quiet_until};
+    if (now < policy->next_check_at && policy->cursor == 0) {
+        return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
+                                            .at = policy->next_check_at};
     }
     if (policy->cursor == 0) { /* start the next round */
         policy->cursor = policy->count;
-        policy->quiet_until = INT64_MAX;
+        policy->next_check_at = INT64_MAX;
     }
-    policy->quiet_until = policy->quiet_until == INT64_MIN ? INT64_MAX : policy->quiet_until;
+    policy->next_check_at = policy->next_check_at == INT64_MIN ? INT64_MAX : policy->next_check_at;
     while (policy->cursor > 0) {
         uint32_t i = --policy->cursor;
         if (policy->children[i].halt) {
-            struct weft__policy_action action = push(policy, i, now);
+            struct weft__policy_action action = escalate(policy, i, now);
             int64_t at = action.what == WEFT__POLICY_SLEEP  ? action.at
-                         : action.what == WEFT__POLICY_STOP ? policy->children[i].push_at
+                         : action.what == WEFT__POLICY_STOP ? policy->children[i].escalate_at
                                                             : INT64_MAX;
-            policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
+            policy->next_check_at = at < policy->next_check_at ? at : policy->next_check_at;
             if (action.what != WEFT__POLICY_SLEEP) {
                 return action;
             }
         }
     }
-    return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->quiet_until};
+    return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->next_check_at};
 }
 
 static bool has_required(const struct weft__policy *policy, const struct weft__policy_child *c)
@@ -331,12 +333,12 @@ static struct weft__policy_action start_in_order(struct weft__policy *policy, in
                                                                      .at = c->start_at};
         }
     }
-    return nothing;
+    return no_action;
 }
 
 static struct weft__policy_action start_any(struct weft__policy *policy, int64_t now)
 {
-    struct weft__policy_action action = nothing;
+    struct weft__policy_action action = no_action;
     uint32_t first =
         policy->strategy == WEFT_DYNAMIC && policy->hint < policy->count ? policy->hint : 0;
     for (uint32_t n = 0; n < policy->count; n++) {
@@ -354,16 +356,16 @@ static struct weft__policy_action start_any(struct weft__policy *policy, int64_t
 
 struct weft__policy_action weft__policy_next(struct weft__policy *policy, int64_t now)
 {
-    struct weft__policy_action stops = nothing, starts = nothing;
+    struct weft__policy_action stops = no_action, starts = no_action;
     if (policy->halting) {
-        stops =
-            policy->strategy == WEFT_DYNAMIC ? stop_all(policy, now) : stop_in_order(policy, now);
+        stops = policy->strategy == WEFT_DYNAMIC ? stop_concurrently(policy, now)
+                                                 : stop_in_order(policy, now);
         if (stops.what != WEFT__POLICY_SLEEP) {
             return stops;
         }
     }
     if (policy->ending) {
-        return policy->up ? stops : (struct weft__policy_action){.what = WEFT__POLICY_OVER};
+        return policy->up ? stops : (struct weft__policy_action){.what = WEFT__POLICY_EXIT};
     }
     if (policy->waiting && !(is_group(policy) && policy->halting)) {
         starts = is_group(policy) ? start_in_order(policy, now) : start_any(policy, now);

@@ -25,11 +25,11 @@
 struct weft__policy_child {
     uint8_t restart; /* enum weft_child_restart */
     uint8_t state;   /* enum weft_child_state */
-    bool halt, again, killed;
-    uint32_t failures; /* consecutive */
-    int64_t since;     /* the time of its start */
-    int64_t start_at;  /* earliest time of the next start */
-    int64_t push_at;   /* with `halt`: earliest time of the stop request, then of the kill */
+    bool halt, restart_after_halt, killed;
+    uint32_t failures;     /* consecutive */
+    int64_t running_since; /* the time of its start */
+    int64_t start_at;      /* earliest time of the next start */
+    int64_t escalate_at;   /* with `halt`: earliest time of the stop request, then of the kill */
     int64_t stop_ns;
     const uint32_t *requires; /* indexes of other children, terminated by UINT32_MAX; NULL: none */
 };
@@ -41,29 +41,29 @@ struct weft__policy {
     unsigned jitter;
     struct weft__rand rand;
     struct weft__policy_child *children;
-    uint32_t count, room;
+    uint32_t count, capacity;
     uint32_t up, halting, waiting; /* number of children that are RUNNING or STOPPING; have `halt`;
                                       are WAITING */
     uint32_t hint;                 /* a child that may be WAITING */
     /* Of a dynamic supervisor: children from this index on have been asked to stop. */
     uint32_t cursor;
-    int64_t quiet_until; /* before this time no other child needs a stop or a kill */
-    int64_t *times;      /* times of the last restarts, a ring of `limit` */
+    int64_t next_check_at; /* before this time no other child needs a stop or a kill */
+    int64_t *times;        /* times of the last restarts, a ring of `limit` */
     uint64_t restarted;
     bool ending;
     int error; /* exit reason of the supervisor */
 };
 
-enum weft__policy_what {
+enum weft__policy_action_kind {
     WEFT__POLICY_SLEEP, /* no action until `at` (INT64_MAX: none) or until the next report */
     WEFT__POLICY_START,
     WEFT__POLICY_STOP,
     WEFT__POLICY_KILL,
-    WEFT__POLICY_OVER, /* the supervisor exits with `error`; no child runs */
+    WEFT__POLICY_EXIT, /* the supervisor exits with `error`; no child runs */
 };
 
 struct weft__policy_action {
-    enum weft__policy_what what;
+    enum weft__policy_action_kind what;
     uint32_t child;
     int64_t at;
 };
@@ -85,11 +85,11 @@ void weft__policy_ended(struct weft__policy *policy, uint32_t child, int error, 
 /* Stop this child for good. */
 void weft__policy_remove(struct weft__policy *policy, uint32_t child);
 /* Shut down: stop every child for good; the first error becomes the exit reason. */
-void weft__policy_end(struct weft__policy *policy, int error);
+void weft__policy_shut_down(struct weft__policy *policy, int error);
 
 /* The last STOP or KILL action could not be carried out: return it once more at time `at`. */
-void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_action action,
-                          int64_t at);
+void weft__policy_postpone(struct weft__policy *policy, struct weft__policy_action action,
+                           int64_t at);
 
 /* Return the next action. The outcome of a START must be reported, by started or ended, before the
  * next call. */

@@ -1,263 +1,305 @@
-/* Links, monitors and exit signals. How relations are stored is described in actor/tie.h. */
-#include <errno.h>
-
+#include "actor/relation.h"
 #include "actor/fiber.h"
-#include "actor/route.h"
-#include "actor/tie.h"
 
-/* --- events already delivered ----------------------------------------------------------------- */
+#include "base/assert.h"
+#include "sched/slab.h"
 
-/* Withdraw the matching envelopes from those that wait for the actor, which calls this itself.
- * Returns the number of withdrawn envelopes. */
-static unsigned take_back(weft_actor *self, bool (*is)(const struct weft__letter *, uint64_t),
-                          uint64_t what)
+#define SLOT_SHIFT 35u /* 2^29 slots; a reference repeats after 2^35 monitors on one slot */
+
+/* --- exit reasons ----------------------------------------------------------------------------- */
+
+struct weft__exit_reason *weft__exit_reason_new(weft_buf *text)
 {
-    struct weft__link **at = &self->urgent;
-    unsigned count = 0;
-    while (*at) {
-        at = &(*at)->next;
-    }
-    *at = weft__inbox_drain_local(&self->system);
-    at = &self->urgent;
-    while (*at) {
-        struct weft__letter *letter = (struct weft__letter *)(void *)*at;
-        if (is(letter, what)) {
-            *at = letter->link.next;
-            weft__letter_free(letter);
-            count++;
-        } else {
-            at = &(*at)->next;
-        }
-    }
-    return count;
-}
-
-static bool is_exit_of(const struct weft__letter *letter, uint64_t who)
-{
-    return letter->kind == WEFT_EVENT_EXIT && letter->by_link && letter->from_id == who;
-}
-
-static bool is_down(const struct weft__letter *letter, uint64_t ref)
-{
-    return letter->kind == WEFT_EVENT_DOWN && letter->tag == ref;
-}
-
-/* --- lookup ----------------------------------------------------------------------------------- */
-
-/* Is this the link between `own`, in whose slot's list it was found, and `other`? (The slot may
- * belong to a newer actor by now.) Or, with a reference, `watcher`'s monitor? */
-static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid watcher,
-                  uint64_t ref)
-{
-    const struct weft__bond *bond = weft__tie_bond(tie);
-    if (ref) {
-        return (tie->kind == WEFT__TIE_WATCHES || tie->kind == WEFT__TIE_WATCHED) &&
-               bond->ref == ref && bond->pids[1].id == watcher.id;
-    }
-    return tie->kind == WEFT__TIE_LINK && weft_pid_equal(bond->pids[tie->side], own) &&
-           weft_pid_equal(weft__tie_other(tie), other);
-}
-
-/* Find a's monitor on b with this reference, or the link between the two (ref 0). It is in both
- * lists or in neither, so both lists are searched in step, and the shorter one ends the search.
- * Under both locks. */
-static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
-{
-    struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
-    struct weft__tie *of_b = weft__actor_find((uint32_t)b.id)->ties;
-    for (; of_a && of_b; of_a = of_a->next, of_b = of_b->next) {
-        if (is_it(of_a, a, b, a, ref)) {
-            return weft__tie_bond(of_a);
-        }
-        if (is_it(of_b, b, a, a, ref)) {
-            return weft__tie_bond(of_b);
-        }
-    }
-    return NULL;
-}
-
-/* Find it and remove it from both lists. */
-static struct weft__bond *take(weft_pid a, weft_pid b, uint64_t ref)
-{
-    weft__pair_lock(a, b);
-    struct weft__bond *bond = find(a, b, ref);
-    if (bond) {
-        weft__bond_untie(bond);
-    }
-    weft__pair_unlock(a, b);
-    return bond;
-}
-
-/* --- links ------------------------------------------------------------------------------------ */
-
-/* Returns true if the link was inserted; otherwise *err is 0 (there was a link) or -ESRCH. */
-static bool try_link(struct weft__bond *bond, weft_pid me, weft_pid other, int *err)
-{
-    weft__pair_lock(me, other);
-    bool there = weft__actor_of(other) != NULL;
-    bool tied = there && !find(me, other, 0);
-    if (tied) {
-        weft__bond_tie(bond);
-    }
-    weft__pair_unlock(me, other);
-    *err = there ? 0 : -ESRCH;
-    return tied;
-}
-
-int weft_actor_link(weft_actor *self, weft_pid other)
-{
-    weft_pid me = weft_actor_pid(self);
-    int err;
-    if (other.node != me.node) {
-        return -EREMOTE;
-    }
-    if ((uint32_t)other.id == (uint32_t)me.id) {
-        return weft_pid_equal(me, other) ? -EINVAL : -ESRCH; /* a previous actor of this slot */
-    }
-    if (!weft__actor_of(other)) {
-        return -ESRCH;
-    }
-    struct weft__bond *bond = weft__bond_new(me, other, 0);
-    if (!bond) {
-        return -ENOMEM;
-    }
-    if (!try_link(bond, me, other, &err)) {
-        weft__bond_free(bond);
-    }
-    return err;
-}
-
-int weft_actor_unlink(weft_actor *self, weft_pid other)
-{
-    weft_pid me = weft_actor_pid(self);
-    if (other.node != me.node || (uint32_t)other.id == (uint32_t)me.id ||
-        !weft__actor_find((uint32_t)other.id)) {
-        return 0;
-    }
-    struct weft__bond *bond = take(me, other, 0);
-    if (bond) {
-        weft__bond_free(bond);
-    } else if (!self->kind->run || atomic_load_explicit(&self->trap, memory_order_relaxed)) {
-        take_back(self, is_exit_of, other.id);
-    } /* else its fiber has been cancelled by the exit, and the envelope holds the cause */
-    return 0;
-}
-
-void weft_actor_trap(weft_actor *self, bool trap)
-{
-    bool before = atomic_exchange_explicit(&self->trap, trap,
-                                           memory_order_seq_cst); /* pairs: weft__actor_break */
-    if (trap && !before && self->kind->run) {
-        weft__fiber_settle(self);
-    }
-}
-
-/* --- monitors --------------------------------------------------------------------------------- */
-
-/* Deliver the event of a monitored actor that ended before the monitor was added. */
-static void tell_at_once(weft_actor *self, struct weft__bond *bond)
-{
-    struct weft__letter *letter = bond->letters[1];
-    bond->letters[1] = NULL;
-    letter->error = -ESRCH;
-    weft__actor_deliver(self, weft_actor_pid(self), letter);
-    weft__bond_free(bond);
-}
-
-/* Insert the monitor, or deliver its event immediately if the other actor has ended. Takes the pair
- * relation. */
-static void watch(weft_actor *self, weft_pid other, struct weft__bond *bond)
-{
-    weft_pid me = weft_actor_pid(self);
-    bool there = false;
-    if ((uint32_t)other.id != (uint32_t)me.id && weft__actor_of(other)) {
-        weft__pair_lock(me, other);
-        there = weft__actor_of(other) != NULL;
-        if (there) {
-            weft__bond_tie(bond);
-        }
-        weft__pair_unlock(me, other);
-    }
-    if (!there) {
-        tell_at_once(self, bond);
-    }
-}
-
-/* Create a monitor on the other actor: 0, -EINVAL, -EREMOTE or -ENOMEM. */
-static int new_watch(const weft_actor *self, weft_pid other, struct weft__bond **bond)
-{
-    weft_pid me = weft_actor_pid(self);
-    if (weft_pid_equal(me, other)) {
-        return -EINVAL;
-    }
-    if (other.node != me.node) {
-        return -EREMOTE;
-    }
-    *bond = weft__bond_new(other, me, weft__monitor_ref(other));
-    return *bond ? 0 : -ENOMEM;
-}
-
-int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
-{
-    struct weft__bond *bond;
-    int err = new_watch(self, other, &bond);
-    if (err) {
-        return err;
-    }
-    *ref = bond->ref;
-    watch(self, other, bond);
-    return 0;
-}
-
-int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag)
-{
-    struct weft__bond *bond;
-    int err = new_watch(self, other, &bond);
-    if (err) {
-        return err;
-    }
-    bond->letters[1]->kind = WEFT_EVENT_COMPLETE;
-    bond->letters[1]->tag = tag;
-    watch(self, other, bond);
-    return 0;
-}
-
-int weft_actor_demonitor(weft_actor *self, uint64_t ref)
-{
-    weft_pid me = weft_actor_pid(self), slot = {.id = weft__monitor_slot(ref)};
-    struct weft__bond *bond = NULL;
-    if (slot.id != (uint32_t)me.id && weft__actor_find((uint32_t)slot.id)) {
-        bond = take(me, slot, ref);
-    }
-    if (bond) {
-        weft__bond_free(bond);
-        return 0;
-    }
-    return take_back(self, is_down, ref) ? 0 : -ENOENT;
-}
-
-/* --- exit signals ----------------------------------------------------------------------------- */
-
-int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
-{
-    weft_actor *actor = weft__actor_of(pid);
-    int err = reason > 0 ? -EINVAL : pid.node != weft__node() ? -EREMOTE : actor ? 0 : -ESRCH;
-    if (err) {
+    struct weft__exit_reason *exit_reason = weft__small_get(
+        weft__small_self(), weft__small_class(sizeof *exit_reason), sizeof *exit_reason);
+    if (!exit_reason) {
         weft_buf_free(text);
-        return err;
+        return NULL;
     }
-    struct weft__will *will = text ? weft__will_new(text) : NULL;
-    struct weft__letter *letter = !text || will ? weft__letter_new(WEFT_EVENT_EXIT, 0, NULL) : NULL;
-    if (!letter) {
-        weft__will_unref(will);
-        return -ENOMEM;
+    atomic_init(&exit_reason->refs, 1);
+    exit_reason->text = text;
+    return exit_reason;
+}
+
+struct weft__exit_reason *weft__exit_reason_ref(struct weft__exit_reason *exit_reason)
+{
+    if (exit_reason) {
+        atomic_fetch_add_explicit(&exit_reason->refs, 1, memory_order_relaxed);
     }
-    letter->error = reason;
-    letter->will = will;
-    weft__letter_sign(letter);
-    weft__actor_deliver(actor, pid, letter);
-    if (reason) {
-        weft__actor_break(pid, false);
+    return exit_reason;
+}
+
+void weft__exit_reason_unref(struct weft__exit_reason *exit_reason)
+{
+    if (exit_reason &&
+        atomic_fetch_sub_explicit(&exit_reason->refs, 1, memory_order_acq_rel) == 1) {
+        weft_buf_free(exit_reason->text);
+        weft__small_put(weft__small_self(), weft__small_class(sizeof *exit_reason), exit_reason);
     }
-    return 0;
+}
+
+/* --- locking two actors ----------------------------------------------------------------------- */
+
+static weft_actor *record_of(weft_pid pid)
+{
+    return weft__actor_find((uint32_t)pid.id);
+}
+
+void weft__actor_pair_lock(weft_pid a, weft_pid b)
+{
+    bool first = (uint32_t)a.id < (uint32_t)b.id;
+    weft__lock(&record_of(first ? a : b)->lock);
+    weft__lock(&record_of(first ? b : a)->lock);
+}
+
+void weft__actor_pair_unlock(weft_pid a, weft_pid b)
+{
+    weft__unlock(&record_of(a)->lock);
+    weft__unlock(&record_of(b)->lock);
+}
+
+/* --- links and monitors ----------------------------------------------------------------------- */
+
+uint64_t weft__monitor_ref(weft_pid monitored)
+{
+    static _Atomic(uint64_t) count;
+    uint64_t number = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
+    return (uint64_t)(uint32_t)monitored.id << SLOT_SHIFT |
+           (number & (((uint64_t)1 << SLOT_SHIFT) - 1));
+}
+
+uint32_t weft__monitor_slot(uint64_t ref)
+{
+    return (uint32_t)(ref >> SLOT_SHIFT);
+}
+
+static struct weft__envelope *new_exit_envelope(weft_pid who, unsigned kind, uint64_t ref)
+{
+    struct weft__envelope *envelope =
+        weft__envelope_new((enum weft_actor_event_kind)kind, ref, NULL);
+    if (envelope) {
+        envelope->from_id = who.id;
+        envelope->from_host = who.host;
+        envelope->from_node = who.node;
+        envelope->by_link = !ref;
+        envelope->tag = ref ? ref : 1;
+    }
+    return envelope;
+}
+
+struct weft__pair_relation *weft__pair_relation_new(weft_pid a, weft_pid b, uint64_t ref)
+{
+    struct weft__pair_relation *pair =
+        weft__small_get(weft__small_self(), weft__small_class(sizeof *pair), sizeof *pair);
+    if (!pair) {
+        return NULL;
+    }
+    *pair = (struct weft__pair_relation){
+        .ends = {{.kind = ref ? WEFT__RELATION_MONITORED : WEFT__RELATION_LINK, .side = 0},
+                 {.kind = ref ? WEFT__RELATION_MONITORING : WEFT__RELATION_LINK, .side = 1}},
+        .pids = {a, b},
+        .ref = ref,
+        .envelopes = {ref ? NULL : new_exit_envelope(b, WEFT_EVENT_EXIT, 0),
+                      new_exit_envelope(a, ref ? WEFT_EVENT_DOWN : WEFT_EVENT_EXIT, ref)},
+    };
+    if (!pair->envelopes[1] || (!ref && !pair->envelopes[0])) {
+        weft__pair_relation_free(pair);
+        return NULL;
+    }
+    return pair;
+}
+
+void weft__pair_relation_free(struct weft__pair_relation *pair)
+{
+    for (int i = 0; pair && i < 2; i++) {
+        if (pair->envelopes[i]) {
+            weft__envelope_free(pair->envelopes[i]);
+        }
+    }
+    if (pair) {
+        weft__small_put(weft__small_self(), weft__small_class(sizeof *pair), pair);
+    }
+}
+
+void weft__pair_relation_add(struct weft__pair_relation *pair)
+{
+    for (int i = 0; i < 2; i++) {
+        weft__relation_add(&record_of(pair->pids[i])->relations, &pair->ends[i]);
+    }
+}
+
+void weft__pair_relation_remove(struct weft__pair_relation *pair)
+{
+    weft__relation_remove(&pair->ends[0]);
+    weft__relation_remove(&pair->ends[1]);
+}
+
+/* --- removal at an exit ----------------------------------------------------------------------- */
+
+/* Lock the other actor, too, in slot order: `above` if its slot is the higher one. False: the
+ * actor's own lock was released for that, and the first relation of its list is a different one
+ * now. */
+static bool lock_other(weft_actor *actor, struct weft__relation *relation, weft_actor *other,
+                       bool above)
+{
+    if (above) {
+        weft__lock(&other->lock);
+        return true;
+    }
+    if (weft__lock_try(&other->lock)) {
+        return true;
+    }
+    weft__unlock(&actor->lock);
+    weft__lock(&other->lock);
+    weft__lock(&actor->lock);
+    /* After the relock the only thing known about this memory is whether it is still the actor's
+     * first relation, and that one may lead to a different actor by now. */
+    if (actor->relations == relation && weft__relation_is_pair(relation) &&
+        record_of(weft__relation_other_pid(relation)) == other) {
+        return true;
+    }
+    weft__unlock(&other->lock);
+    return false;
+}
+
+/* Called with the actor's lock held; releases it. */
+static void end_pair(weft_actor *actor, struct weft__relation *relation,
+                     const struct weft__end *end)
+{
+    weft_pid pid = weft__relation_other_pid(relation);
+    weft_actor *other = record_of(pid);
+    if (!lock_other(actor, relation, other, (uint32_t)pid.id > (uint32_t)actor->self)) {
+        weft__unlock(&actor->lock);
+        return;
+    }
+    struct weft__pair_relation *pair = weft__relation_pair(relation);
+    unsigned there = 1u - relation->side;
+    struct weft__envelope *envelope = end ? pair->envelopes[there] : NULL;
+    bool ends = envelope && envelope->kind == WEFT_EVENT_EXIT && end->error;
+    pid = pair->pids[there];
+    weft__pair_relation_remove(pair);
+    if (envelope) {
+        pair->envelopes[there] = NULL;
+        envelope->error = end->error;
+        if (envelope->kind ==
+            WEFT_EVENT_COMPLETE) { /* of a command; without memory the text is left out */
+            envelope->buf = end->exit_reason && end->exit_reason->text
+                                ? weft_buf_share(end->exit_reason->text)
+                                : NULL;
+        } else {
+            envelope->exit_reason = weft__exit_reason_ref(end->exit_reason);
+        }
+        weft__actor_push(other, pid, envelope);
+    }
+    weft__unlock(&other->lock);
+    weft__unlock(&actor->lock);
+    if (envelope) {
+        weft__actor_wake(other, pid, true);
+    }
+    if (ends) {
+        weft__actor_cancel_fiber(pid, false);
+    }
+    weft__pair_relation_free(pair);
+}
+
+/* Called with the actor's lock held; releases it. Wakes one joiner; the first one gets the
+ * result. */
+static void wake_joiner(weft_actor *actor, struct weft__relation *relation, struct weft__end *end)
+{
+    struct weft__join *join = (struct weft__join *)(void *)relation;
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__relation_remove(relation);
+    if (weft__node_fire(&join->node, end->result, end->error, &ready)) {
+        end->result = NULL;
+        end->joined = true;
+    }
+    weft__unlock(&actor->lock);
+    weft__place_many(&ready);
+}
+
+static void move_to_list(struct weft__relation **at, struct weft__relation *relation)
+{
+    weft__relation_remove(relation);
+    weft__relation_add(at, relation);
+}
+
+/* Names are released before any relation is notified: an actor that restarts this one needs the
+ * name. Joiners are moved to a list of their own, in the order in which they joined. */
+static void release_names(weft_actor *actor, struct weft__relation **joins)
+{
+    struct weft__relation *relation, *next;
+    weft__lock(&actor->lock);
+    for (relation = actor->relations; relation; relation = next) {
+        next = relation->next;
+        if (relation->kind == WEFT__RELATION_JOIN) {
+            move_to_list(joins, relation);
+        } else if (!weft__relation_is_pair(relation)) {
+            weft__relation_remove(relation);
+            (relation->kind == WEFT__RELATION_NAME ? weft__name_release
+                                                   : weft__group_release)(relation);
+        }
+    }
+    weft__unlock(&actor->lock);
+}
+
+/* Joiners are woken last, so that they find every other relation notified; this includes those that
+ * join meanwhile, except for the result, which goes to the first one. A joiner that gives up
+ * removes its relation from whichever list it is in. */
+void weft__relations_remove_all(weft_actor *actor, struct weft__end *end)
+{
+    struct weft__relation *joins = NULL, *relation;
+    release_names(actor, &joins);
+    weft__lock(&actor->lock);
+    while ((relation = actor->relations)) {
+        if (relation->kind == WEFT__RELATION_JOIN) {
+            move_to_list(joins ? &joins->next : &joins, relation);
+        } else {
+            end_pair(actor, relation, end);
+            weft__lock(&actor->lock);
+        }
+    }
+    while (joins) {
+        WEFT__ASSERT(end);
+        wake_joiner(actor, joins, end);
+        weft__lock(&actor->lock);
+    }
+    weft__unlock(&actor->lock);
+}
+
+/* --- kill ------------------------------------------------------------------------------------- */
+
+/* The side of the link that is in the other actor's list, because the list of one child is short.
+ * Under both locks. */
+static struct weft__relation *find_link(weft_pid me, weft_pid other)
+{
+    struct weft__relation *relation = record_of(other)->relations;
+    while (relation &&
+           !(relation->kind == WEFT__RELATION_LINK &&
+             weft_pid_equal(weft__relation_other_pid(relation), me) &&
+             weft_pid_equal(weft__relation_pair(relation)->pids[relation->side], other))) {
+        relation = relation->next;
+    }
+    return relation;
+}
+
+void weft__link_kill(weft_actor *actor, weft_pid other)
+{
+    weft_pid me = weft_actor_pid(actor);
+    weft__actor_pair_lock(me, other);
+    struct weft__relation *relation = find_link(me, other);
+    struct weft__pair_relation *pair = relation ? weft__relation_pair(relation) : NULL;
+    if (pair) {
+        struct weft__envelope *envelope = pair->envelopes[relation->side];
+        pair->envelopes[relation->side] = NULL;
+        envelope->kind = WEFT__ENVELOPE_KILL;
+        weft__pair_relation_remove(pair);
+        weft__actor_push(record_of(other), other, envelope);
+    }
+    weft__actor_pair_unlock(me, other);
+    if (pair) { /* else it has exited */
+        weft__actor_wake(record_of(other), other, true);
+        weft__actor_cancel_fiber(other, true);
+        weft__pair_relation_free(pair);
+    }
 }

@@ -6,7 +6,7 @@
 
 #include "actor/trace.h"
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 /* The receiver of one node. */
 struct route {
@@ -21,7 +21,7 @@ _Atomic(uint32_t) weft__this_node;
 static struct weft__lock lock;
 /* under the lock */
 static struct route *routes;
-static bool fixed;
+static bool frozen;
 
 static struct {
     _Atomic(uint64_t) sent, refused, unreachable, received, dead;
@@ -34,33 +34,33 @@ static void count(_Atomic(uint64_t) *what)
 
 /* --- this node -------------------------------------------------------------------------------- */
 
-int weft_node_set(uint32_t node)
+int weft_node_set_id(uint32_t node)
 {
     weft__lock(&lock);
-    int err = fixed ? -EBUSY : 0;
+    int err = frozen ? -EBUSY : 0;
     if (!err) {
-        fixed = true;
+        frozen = true;
         atomic_store_explicit(&weft__this_node, node, memory_order_relaxed);
     }
     weft__unlock(&lock);
     return err;
 }
 
-uint32_t weft_node(void)
+uint32_t weft_node_id(void)
 {
     return weft__node();
 }
 
-void weft__node_fix(void)
+void weft__node_freeze(void)
 {
     weft__lock(&lock);
-    fixed = true;
+    frozen = true;
     weft__unlock(&lock);
 }
 
 /* --- routes to other nodes -------------------------------------------------------------------- */
 
-static struct route **place_of(uint32_t node)
+static struct route **find_slot(uint32_t node)
 {
     struct route **at = &routes;
     while (*at && (*at)->node != node) {
@@ -69,7 +69,7 @@ static struct route **place_of(uint32_t node)
     return at;
 }
 
-int weft_route(uint32_t node, struct weft_receiver *receiver)
+int weft_route_add(uint32_t node, struct weft_receiver *receiver)
 {
     if (node == weft__node()) {
         return -EINVAL;
@@ -81,7 +81,7 @@ int weft_route(uint32_t node, struct weft_receiver *receiver)
     route->node = node;
     route->receiver = receiver;
     weft__lock(&lock);
-    struct route **at = place_of(node);
+    struct route **at = find_slot(node);
     int err = *at ? -EEXIST : 0;
     if (!err) {
         *at = route;
@@ -92,10 +92,10 @@ int weft_route(uint32_t node, struct weft_receiver *receiver)
     return err;
 }
 
-int weft_unroute(uint32_t node)
+int weft_route_remove(uint32_t node)
 {
     weft__lock(&lock);
-    struct route **at = place_of(node), *route = *at;
+    struct route **at = find_slot(node), *route = *at;
     if (route) {
         *at = route->next;
     }
@@ -103,7 +103,7 @@ int weft_unroute(uint32_t node)
     if (!route) {
         return -ENOENT;
     }
-    while (atomic_load_explicit(&route->calls, memory_order_acquire) > 0) { /* pairs: hand_over */
+    while (atomic_load_explicit(&route->calls, memory_order_acquire) > 0) { /* pairs: forward */
         weft_yield();
     }
     weft__free(route);
@@ -114,7 +114,7 @@ int weft_unroute(uint32_t node)
 static struct route *take_route(uint32_t node)
 {
     weft__lock(&lock);
-    struct route *route = *place_of(node);
+    struct route *route = *find_slot(node);
     if (route) {
         atomic_fetch_add_explicit(&route->calls, 1, memory_order_relaxed);
     }
@@ -122,80 +122,84 @@ static struct route *take_route(uint32_t node)
     return route;
 }
 
-static int hand_over(const struct weft_parcel *parcel)
+static int forward(const struct weft_remote_message *message)
 {
-    struct route *route = take_route(parcel->to.node);
+    struct route *route = take_route(message->to.node);
     if (!route) {
         count(&counts.unreachable);
-        weft_buf_free(parcel->buf);
+        weft_buf_free(message->buf);
         return -EHOSTUNREACH;
     }
-    int err = route->receiver->deliver(route->receiver, parcel);
+    int err = route->receiver->deliver(route->receiver, message);
     count(err ? &counts.refused : &counts.sent);
-    atomic_fetch_sub_explicit(&route->calls, 1, memory_order_release); /* pairs: weft_unroute */
+    atomic_fetch_sub_explicit(&route->calls, 1,
+                              memory_order_release); /* pairs: weft_route_remove */
     return err;
 }
 
-static bool travels(unsigned kind)
+static bool is_routable(unsigned kind)
 {
     return kind == WEFT_EVENT_MESSAGE || kind == WEFT_EVENT_COMPLETE || kind == WEFT_EVENT_CANCEL;
 }
 
-int weft__route_letter(weft_pid to, struct weft__letter *letter)
+int weft__route_envelope(weft_pid to, struct weft__envelope *envelope)
 {
     int err = -EREMOTE;
-    if (travels(letter->kind)) {
-        weft__trace_sent(to, letter);
-        struct weft_parcel parcel = {
-            .kind = (enum weft_actor_event_kind)letter->kind,
-            .error = letter->error,
-            .trace = letter->trace,
-            .from = {.node = letter->from_node, .host = letter->from_host, .id = letter->from_id},
+    if (is_routable(envelope->kind)) {
+        weft__actor_trace_sent(to, envelope);
+        struct weft_remote_message message = {
+            .kind = (enum weft_actor_event_kind)envelope->kind,
+            .error = envelope->error,
+            .trace = envelope->trace,
+            .from = {.node = envelope->from_node,
+                     .host = envelope->from_host,
+                     .id = envelope->from_id},
             .to = to,
-            .tag = letter->tag,
-            .topic = letter->topic,
-            .buf = letter->buf,
+            .tag = envelope->tag,
+            .topic = envelope->topic,
+            .buf = envelope->buf,
         };
-        letter->buf = NULL;
-        err = hand_over(&parcel);
+        envelope->buf = NULL;
+        err = forward(&message);
     }
-    weft__letter_free(letter);
+    weft__envelope_free(envelope);
     return err;
 }
 
 /* --- messages from other nodes ---------------------------------------------------------------- */
 
-static int deliver_here(const struct weft_parcel *parcel)
+static int deliver_here(const struct weft_remote_message *message)
 {
-    const char *topic = parcel->topic ? weft_topic(parcel->topic) : NULL;
-    struct weft__letter *letter = NULL;
-    if (topic || !parcel->topic) {
-        letter = weft__letter_new(parcel->kind, parcel->tag, parcel->buf);
+    const char *topic = message->topic ? weft_topic_intern(message->topic) : NULL;
+    struct weft__envelope *envelope = NULL;
+    if (topic || !message->topic) {
+        envelope = weft__envelope_new(message->kind, message->tag, message->buf);
     }
-    if (!letter) {
-        weft_buf_free(parcel->buf);
+    if (!envelope) {
+        weft_buf_free(message->buf);
         return -ENOMEM;
     }
-    letter->error = parcel->error;
-    letter->trace = parcel->trace;
-    letter->topic = topic;
-    letter->from_id = parcel->from.id;
-    letter->from_host = parcel->from.host;
-    letter->from_node = parcel->from.node;
-    return parcel->kind == WEFT_EVENT_MESSAGE ? weft__letter_post(parcel->to, letter, WEFT__AT_ONCE)
-                                              : weft__letter_post_system(parcel->to, letter);
+    envelope->error = message->error;
+    envelope->trace = message->trace;
+    envelope->topic = topic;
+    envelope->from_id = message->from.id;
+    envelope->from_host = message->from.host;
+    envelope->from_node = message->from.node;
+    return message->kind == WEFT_EVENT_MESSAGE
+               ? weft__envelope_post(message->to, envelope, WEFT__AT_ONCE)
+               : weft__envelope_post_system(message->to, envelope);
 }
 
-int weft_parcel_deliver(const struct weft_parcel *parcel)
+int weft_remote_message_deliver(const struct weft_remote_message *message)
 {
-    if (!travels(parcel->kind)) {
-        weft_buf_free(parcel->buf);
+    if (!is_routable(message->kind)) {
+        weft_buf_free(message->buf);
         return -EINVAL;
     }
-    if (parcel->to.node != weft__node()) {
-        return hand_over(parcel);
+    if (message->to.node != weft__node()) {
+        return forward(message);
     }
-    int err = deliver_here(parcel);
+    int err = deliver_here(message);
     count(err ? &counts.dead : &counts.received);
     return err;
 }
@@ -213,7 +217,7 @@ void weft_node_stats(struct weft_node_stats *out)
 
 /* --- proxies ---------------------------------------------------------------------------------- */
 
-static int init_stand_in(weft_actor *self, const char *method, const weft_buf *input)
+static int init_proxy(weft_actor *self, const char *method, const weft_buf *input)
 {
     struct weft_receiver **receiver = weft_actor_state(self);
     (void)method;
@@ -222,10 +226,10 @@ static int init_stand_in(weft_actor *self, const char *method, const weft_buf *i
 }
 
 /* The buffer of a message that the receiver refuses is freed by the receiver. */
-static void pass_on(weft_actor *self, const struct weft_actor_event *event)
+static void forward_to_receiver(weft_actor *self, const struct weft_actor_event *event)
 {
     struct weft_receiver *receiver = *(struct weft_receiver **)weft_actor_state(self);
-    struct weft_parcel parcel = {
+    struct weft_remote_message message = {
         .kind = event->kind,
         .error = event->error,
         .trace = event->trace,
@@ -233,30 +237,30 @@ static void pass_on(weft_actor *self, const struct weft_actor_event *event)
         .to = weft_actor_pid(self),
         .tag = event->tag,
         .topic = event->topic,
-        .buf = weft_actor_take(event),
+        .buf = weft_actor_take_buf(event),
     };
-    int err = receiver->deliver(receiver, &parcel);
+    int err = receiver->deliver(receiver, &message);
     if (err) {
-        weft__dead_letter_tell(self->host, &(struct weft_dead_letter){.to = parcel.to,
-                                                                      .from = event->from,
-                                                                      .topic = event->topic,
-                                                                      .tag = event->tag});
+        weft__dead_letter_report(self->host, &(struct weft_dead_letter){.to = message.to,
+                                                                        .from = event->from,
+                                                                        .topic = event->topic,
+                                                                        .tag = event->tag});
     }
     if (err && event->kind == WEFT_EVENT_CALL) { /* nothing else answers the call */
         weft_actor_reply(event->tag, err, NULL);
     }
 }
 
-static int step_stand_in(weft_actor *self, const struct weft_actor_event *events, size_t n,
-                         weft_out *out)
+static int step_proxy(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                      weft_out *out)
 {
     weft_out_idle(out);
     for (size_t i = 0; i < n; i++) { /* events that arrived together with a cancel go to the
                                         receiver, too */
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
-        } else if (travels(events[i].kind) || events[i].kind == WEFT_EVENT_CALL) {
-            pass_on(self, &events[i]);
+        } else if (is_routable(events[i].kind) || events[i].kind == WEFT_EVENT_CALL) {
+            forward_to_receiver(self, &events[i]);
         }
     }
     return 0;
@@ -264,11 +268,11 @@ static int step_stand_in(weft_actor *self, const struct weft_actor_event *events
 
 int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_receiver *receiver)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     static const struct weft_actor_kind kind = {.name = "receiver",
                                                 .state_bytes = sizeof(struct weft_receiver *),
-                                                .init = init_stand_in,
-                                                .step = step_stand_in};
+                                                .init = init_proxy,
+                                                .step = step_proxy};
     weft_buf *input = weft_buf_copy(&receiver, sizeof(struct weft_receiver *));
     int err = input ? weft_actor_spawn(host, out, &kind, NULL, input) : -ENOMEM;
     weft_buf_free(input);

@@ -21,9 +21,9 @@ static inline weft_pid weft__actor_pid(const weft_actor *actor)
 }
 
 /* Freeze the node's ID: from now on PIDs that contain it may exist. */
-void weft__node_fix(void);
+void weft__node_freeze(void);
 
 /* Send an envelope to another node. Takes the envelope. */
-int weft__route_letter(weft_pid to, struct weft__letter *letter);
+int weft__route_envelope(weft_pid to, struct weft__envelope *envelope);
 
 #endif

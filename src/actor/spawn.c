@@ -15,25 +15,25 @@
 #include <weft/names.h>
 
 #include "actor/fiber.h"
-#include "actor/literal.h"
+#include "actor/relation.h"
 #include "actor/route.h"
-#include "actor/tie.h"
+#include "actor/topic_check.h"
 #include "actor/trace.h"
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/pool.h"
 
 /* An actor that is being spawned. */
-struct birth {
+struct new_actor {
     struct weft__task *task;
     weft_actor *actor;
     weft_pid pid;
-    struct weft__bond *link, *monitor;
+    struct weft__pair_relation *link, *monitor;
     struct weft__name *name;
-    struct weft__letter *first; /* the first message */
+    struct weft__envelope *first; /* the first message */
     struct weft__join *join;
-    bool beaten; /* another actor has registered the name meanwhile */
+    bool name_taken; /* another actor has registered the name meanwhile */
 };
 
 static bool has_method(const struct weft_actor_kind *kind, const char *method)
@@ -45,31 +45,32 @@ static bool has_method(const struct weft_actor_kind *kind, const char *method)
     return !known || *known;
 }
 
-bool weft__kind_is_sound(const struct weft_actor_kind *kind)
+bool weft__kind_is_valid(const struct weft_actor_kind *kind)
 {
-    return !kind->step != !kind->run && kind->batch <= WEFT__BATCH_MOST &&
+    return !kind->step != !kind->run && kind->batch <= WEFT__BATCH_MAX &&
            (unsigned)kind->policy <= WEFT_MAILBOX_WAIT;
 }
 
 uint32_t weft__kind_limit(const struct weft_actor_kind *kind, const weft_host *host)
 {
     uint32_t limit = kind->mailbox ? kind->mailbox : host->mailbox;
-    limit = limit < WEFT__LIMIT_MOST ? limit : WEFT__LIMIT_MOST;
+    limit = limit < WEFT__LIMIT_MAX ? limit : WEFT__LIMIT_MAX;
     return limit | (uint32_t)kind->policy << WEFT__LIMIT_SHIFT;
 }
 
 static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_kind *kind,
-                  const struct weft__task *task, const weft_actor *maker)
+                  const struct weft__task *task, const weft_actor *parent)
 {
     weft__lock(&actor->lock);
-    actor->there = true; /* from now on a thread that sweeps the inboxes leaves the envelopes to
+    actor->live_state =
+        true; /* from now on a thread that sweeps the inboxes leaves the envelopes to
                             this actor */
     weft__unlock(&actor->lock);
     actor->self = weft__task_handle(task);
     actor->kind = kind;
     actor->host = host;
-    actor->parent = maker ? maker->self : 0;
-    actor->parent_host = maker ? (uint16_t)maker->host->number : 0;
+    actor->parent = parent ? parent->self : 0;
+    actor->parent_host = parent ? (uint16_t)parent->host->number : 0;
     actor->kept = NULL;
     actor->urgent = NULL;
     actor->pending = 0;
@@ -92,61 +93,64 @@ static void freeze(weft_host *host)
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-static void unmake(struct birth *birth)
+static void discard(struct new_actor *new_actor)
 {
-    weft__bond_free(birth->link);
-    weft__bond_free(birth->monitor);
-    weft__name_free(birth->name);
-    weft__actor_undo(birth->actor);
-    weft__actor_task_unmake(birth->task);
+    weft__pair_relation_free(new_actor->link);
+    weft__pair_relation_free(new_actor->monitor);
+    weft__name_free(new_actor->name);
+    weft__actor_undo(new_actor->actor);
+    weft__actor_task_unmake(new_actor->task);
 }
 
 /* Allocates what the options need: relations and the name. */
-static int provide(struct birth *birth, weft_host *host, const struct weft_actor_spawn_opts *opts)
+static int allocate_options(struct new_actor *new_actor, weft_host *host,
+                            const struct weft_actor_spawn_opts *opts)
 {
     int err = 0;
-    if (opts->link && !(birth->link = weft__bond_new(birth->pid, weft_actor_pid(opts->self), 0))) {
+    if (opts->link && !(new_actor->link = weft__pair_relation_new(new_actor->pid,
+                                                                  weft_actor_pid(opts->self), 0))) {
         return -ENOMEM;
     }
-    if (opts->monitor && !(birth->monitor = weft__bond_new(birth->pid, weft_actor_pid(opts->self),
-                                                           weft__monitor_ref(birth->pid)))) {
+    if (opts->monitor &&
+        !(new_actor->monitor = weft__pair_relation_new(new_actor->pid, weft_actor_pid(opts->self),
+                                                       weft__monitor_ref(new_actor->pid)))) {
         return -ENOMEM;
     }
-    birth->name = opts->name ? weft__name_new(host, opts->name, birth->pid, &err) : NULL;
+    new_actor->name = opts->name ? weft__name_new(host, opts->name, new_actor->pid, &err) : NULL;
     return err;
 }
 
-static int make(struct birth *birth, weft_host *host, const struct weft_actor_kind *kind,
-                const struct weft_actor_spawn_opts *opts)
+static int allocate(struct new_actor *new_actor, weft_host *host,
+                    const struct weft_actor_kind *kind, const struct weft_actor_spawn_opts *opts)
 {
     int err;
-    birth->task = weft__actor_task_make(host, kind, &err);
-    if (!birth->task) {
+    new_actor->task = weft__actor_task_make(host, kind, &err);
+    if (!new_actor->task) {
         WEFT__ASSERT(err);
         return err;
     }
-    weft_actor *actor = weft__actor_at(birth->task->slot);
-    if (!actor || !weft__actor_state_make(actor, kind)) {
-        weft__actor_task_unmake(birth->task);
+    weft_actor *actor = weft__actor_at(new_actor->task->slot);
+    if (!actor || !weft__actor_state_alloc(actor, kind)) {
+        weft__actor_task_unmake(new_actor->task);
         return -ENOMEM;
     }
     /* in an init, `self` differs from the actor that runs on this thread */
-    reset(actor, host, kind, birth->task, opts->self ? opts->self : weft_actor_self());
-    birth->actor = actor;
-    birth->pid = weft_actor_pid(actor);
-    if (weft__task_is_body(birth->task)) {
-        weft__body_set_own(birth->task, actor);
+    reset(actor, host, kind, new_actor->task, opts->self ? opts->self : weft_actor_self());
+    new_actor->actor = actor;
+    new_actor->pid = weft_actor_pid(actor);
+    if (weft__task_is_stackless(new_actor->task)) {
+        weft__stackless_set_data(new_actor->task, actor);
     }
-    err = provide(birth, host, opts);
+    err = allocate_options(new_actor, host, opts);
     if (err) {
-        unmake(birth);
+        discard(new_actor);
     }
     return err;
 }
 
 /* --- init and hooks --------------------------------------------------------------------------- */
 
-static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
+static int run_init(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
 {
     int err = actor->kind->init ? actor->kind->init(actor, opts->method, opts->input) : 0;
     if (err) {
@@ -162,56 +166,56 @@ static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
 
 /* --- publication ------------------------------------------------------------------------------ */
 
-static void tie_bond(struct weft__bond *bond)
+static void add_relation(struct weft__pair_relation *pair)
 {
-    if (bond) {
-        weft__pair_lock(bond->pids[0], bond->pids[1]);
-        weft__bond_tie(bond);
-        weft__pair_unlock(bond->pids[0], bond->pids[1]);
+    if (pair) {
+        weft__actor_pair_lock(pair->pids[0], pair->pids[1]);
+        weft__pair_relation_add(pair);
+        weft__actor_pair_unlock(pair->pids[0], pair->pids[1]);
     }
 }
 
-static int show(struct birth *birth)
+static int publish(struct new_actor *new_actor)
 {
-    weft_actor *actor = birth->actor;
-    struct weft__letter *first = birth->first;
-    struct weft__letter sent; /* after the publication senders may drop the first message */
-    uint64_t gate = (uint64_t)weft__pid_generation(birth->pid) << WEFT__GATE_SHIFT;
+    weft_actor *actor = new_actor->actor;
+    struct weft__envelope *first = new_actor->first;
+    struct weft__envelope sent; /* after the publication senders may drop the first message */
+    uint64_t admission = (uint64_t)weft__pid_generation(new_actor->pid) << WEFT__ADMISSION_SHIFT;
     if (first) { /* before any message that can be sent from now on */
-        weft__letter_address(first, birth->pid);
+        weft__envelope_address(first, new_actor->pid);
         first->link.next = NULL;
         actor->kept = &first->link;
         sent = *first;
-        gate++;
+        admission++;
     }
     weft__lock(&actor->lock);
-    int err = weft__name_show_locked(actor, birth->name, gate);
-    if (!err && birth->join) {
-        weft__waiter_arm(birth->join->node.waiter, WEFT__WAIT_OBJECT);
-        weft__join_add(actor, birth->join);
+    int err = weft__name_publish_locked(actor, new_actor->name, admission);
+    if (!err && new_actor->join) {
+        weft__waiter_arm(new_actor->join->node.waiter, WEFT__WAIT_OBJECT);
+        weft__join_add(actor, new_actor->join);
     }
     weft__unlock(&actor->lock);
     if (err) {
         actor->kept = NULL;
     } else if (first) {
-        weft__trace_sent(birth->pid, &sent);
+        weft__actor_trace_sent(new_actor->pid, &sent);
     }
-    birth->beaten = err == -EEXIST;
+    new_actor->name_taken = err == -EEXIST;
     return err;
 }
 
 /* A concurrent stop sets `stopping` and then walks over all actors: either the walk saw this actor,
  * or this load sees `stopping`. */
-static void look_stopped(weft_host *host, weft_pid pid)
+static void check_stopping(weft_host *host, weft_pid pid)
 {
-    atomic_fetch_add_explicit(&host->spawned, 1, memory_order_seq_cst); /* pairs: say_stop */
+    atomic_fetch_add_explicit(&host->spawned, 1, memory_order_seq_cst); /* pairs: begin_stop */
     if (__builtin_expect(atomic_load_explicit(&host->stopping, memory_order_seq_cst), 0)) {
         weft__host_cancel(host, pid);
     }
 }
 
 /* Count the new actor, unless the limit is reached. Helper fibers of actors are not counted. */
-static bool count_in(weft_host *host)
+static bool count_new_actor(weft_host *host)
 {
     uint64_t live = atomic_load_explicit(&host->live, memory_order_relaxed);
     do {
@@ -224,44 +228,44 @@ static bool count_in(weft_host *host)
 }
 
 static int spawn_counted(weft_host *host, const struct weft_actor_kind *kind,
-                         const struct weft_actor_spawn_opts *opts, struct birth *birth)
+                         const struct weft_actor_spawn_opts *opts, struct new_actor *new_actor)
 {
-    int err = make(birth, host, kind, opts);
+    int err = allocate(new_actor, host, kind, opts);
     if (err) {
         return err;
     }
-    err = begin(birth->actor, opts);
+    err = run_init(new_actor->actor, opts);
     if (err) {
-        unmake(birth);
+        discard(new_actor);
         return err;
     }
-    uint64_t ref = birth->monitor ? birth->monitor->ref : 0;
-    tie_bond(birth->link);
-    tie_bond(birth->monitor);
-    birth->link = birth->monitor = NULL; /* owned by the lists */
-    err = show(birth);
+    uint64_t ref = new_actor->monitor ? new_actor->monitor->ref : 0;
+    add_relation(new_actor->link);
+    add_relation(new_actor->monitor);
+    new_actor->link = new_actor->monitor = NULL; /* owned by the lists */
+    err = publish(new_actor);
     if (err) {
-        weft__actor_close(birth->actor);
-        weft__hooks_end(birth->actor, host->hook_count, err);
-        unmake(birth);
+        weft__actor_close(new_actor->actor);
+        weft__hooks_end(new_actor->actor, host->hook_count, err);
+        discard(new_actor);
         return err;
     }
     if (opts->monitor) {
         *opts->monitor = ref;
     }
-    weft__actor_task_start(birth->task, birth->actor);
-    look_stopped(host, birth->pid);
+    weft__actor_task_start(new_actor->task, new_actor->actor);
+    check_stopping(host, new_actor->pid);
     return 0;
 }
 
 /* Takes birth->first, unless it fails. */
 static int spawn(weft_host *host, const struct weft_actor_kind *kind,
-                 const struct weft_actor_spawn_opts *opts, struct birth *birth)
+                 const struct weft_actor_spawn_opts *opts, struct new_actor *new_actor)
 {
-    if (!count_in(host)) {
+    if (!count_new_actor(host)) {
         return -EAGAIN;
     }
-    int err = spawn_counted(host, kind, opts, birth);
+    int err = spawn_counted(host, kind, opts, new_actor);
     if (err) {
         atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed);
     }
@@ -272,9 +276,9 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
 
 /* Returns 0, or the error why such an actor cannot be spawned. Freezes the host's handlers and
  * hooks. */
-static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
+static int check_spawn(weft_host *host, const struct weft_actor_kind *kind, const char *method)
 {
-    if (!weft__kind_is_sound(kind)) {
+    if (!weft__kind_is_valid(kind)) {
         return -EINVAL;
     }
     if (!has_method(kind, method)) {
@@ -287,82 +291,83 @@ static int admits(weft_host *host, const struct weft_actor_kind *kind, const cha
 int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                      const char *method, const weft_buf *input)
 {
-    WEFT__NEED(host);
-    struct birth birth = {.join = NULL};
-    int err = admits(host, kind, method);
+    WEFT__NONNULL(host);
+    struct new_actor new_actor = {.join = NULL};
+    int err = check_spawn(host, kind, method);
     if (!err) {
         err = spawn(host, kind, &(struct weft_actor_spawn_opts){.method = method, .input = input},
-                    &birth);
+                    &new_actor);
     }
     if (!err && out) {
-        *out = birth.pid;
+        *out = new_actor.pid;
     }
     return err;
 }
 
 /* Sends the first message to the actor that has the name, or spawns it: 1, 0 or an error. */
 static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
-                       const struct weft_actor_spawn_opts *opts, struct birth *birth)
+                       const struct weft_actor_spawn_opts *opts, struct new_actor *new_actor)
 {
-    struct weft__letter *first = birth->first;
+    struct weft__envelope *first = new_actor->first;
     for (;;) {
-        int err = weft_actor_whereis(host, opts->name, &birth->pid);
+        int err = weft_actor_whereis(host, opts->name, &new_actor->pid);
         if (!err) {
-            err = first ? weft__letter_send(birth->pid, first, WEFT__AT_ONCE) : 0;
+            err = first ? weft__envelope_send(new_actor->pid, first, WEFT__AT_ONCE) : 0;
             if (err != -ESRCH) { /* else it has just ended */
                 return err ? err : 1;
             }
         }
-        *birth = (struct birth){.first = first};
-        err = spawn(host, kind, opts, birth);
-        if (!birth->beaten) { /* -EEXIST alone may come from init */
+        *new_actor = (struct new_actor){.first = first};
+        err = spawn(host, kind, opts, new_actor);
+        if (!new_actor->name_taken) { /* -EEXIST alone may come from init */
             return err;
         }
     }
 }
 
 /* Returns the envelope, or NULL and *err (0: no first message). */
-static struct weft__letter *first_letter(const struct weft_actor_spawn_opts *opts, int *err)
+static struct weft__envelope *new_first_message(const struct weft_actor_spawn_opts *opts, int *err)
 {
-    struct weft__letter *letter =
-        opts->topic ? weft__letter_new(WEFT_EVENT_MESSAGE, opts->tag, opts->message) : NULL;
-    if (!letter) {
+    struct weft__envelope *envelope =
+        opts->topic ? weft__envelope_new(WEFT_EVENT_MESSAGE, opts->tag, opts->message) : NULL;
+    if (!envelope) {
         weft_buf_free(opts->message);
         *err = opts->topic ? -ENOMEM : 0;
         return NULL;
     }
     weft__topic_check(opts->topic);
-    letter->topic = opts->topic;
-    weft__letter_sign(letter);
+    envelope->topic = opts->topic;
+    weft__envelope_set_sender(envelope);
     *err = 0;
-    return letter;
+    return envelope;
 }
 
 int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                           const struct weft_actor_spawn_opts *options)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     static const struct weft_actor_spawn_opts defaults;
     const struct weft_actor_spawn_opts *opts = options ? options : &defaults;
-    struct birth birth = {.join = NULL};
+    struct new_actor new_actor = {.join = NULL};
     int err;
-    birth.first = first_letter(opts, &err);
-    struct weft__letter *first = birth.first;
+    new_actor.first = new_first_message(opts, &err);
+    struct weft__envelope *first = new_actor.first;
     if (!err) {
         err = (opts->link || opts->monitor) && !opts->self ? -EINVAL
-                                                           : admits(host, kind, opts->method);
+                                                           : check_spawn(host, kind, opts->method);
     }
     if (!err) {
-        err = opts->name ? spawn_named(host, kind, opts, &birth) : spawn(host, kind, opts, &birth);
+        err = opts->name ? spawn_named(host, kind, opts, &new_actor)
+                         : spawn(host, kind, opts, &new_actor);
     }
     if (err < 0) {
         if (first) {
-            weft__letter_free(first);
+            weft__envelope_free(first);
         }
         return err;
     }
     if (out) {
-        *out = birth.pid;
+        *out = new_actor.pid;
     }
     return err;
 }
@@ -370,25 +375,25 @@ int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_acto
 int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const char *method,
                     const weft_buf *input, weft_buf **result, int64_t deadline)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     struct weft__waiter waiter;
     struct weft__join join;
-    struct birth birth = {.join = &join};
-    int err = admits(host, kind, method);
+    struct new_actor new_actor = {.join = &join};
+    int err = check_spawn(host, kind, method);
     if (err) {
         return err;
     }
     weft__node_init(&join.node, &waiter, 0);
     err = spawn(host, kind, &(struct weft_actor_spawn_opts){.method = method, .input = input},
-                &birth);
+                &new_actor);
     if (err) {
         return err;
     }
-    err = weft__join_wait(birth.actor, &join, &waiter, result, deadline);
+    err = weft__join_wait(new_actor.actor, &join, &waiter, result, deadline);
     if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
         /* If the error was the actor's own exit, the actor is gone, and the kill has no effect. */
-        if (weft_actor_kill(birth.pid) == -ENOMEM) {
-            weft_cancel(birth.pid.id);
+        if (weft_actor_kill(new_actor.pid) == -ENOMEM) {
+            weft_cancel(new_actor.pid.id);
         }
     }
     return err;

@@ -3,11 +3,11 @@
  * steps. */
 #include <errno.h>
 
-#include <weft/actor_look.h>
+#include <weft/actor_info.h>
 
 #include "actor/call.h"
-#include "actor/ledger.h"
 #include "actor/mailbox.h"
+#include "actor/pending.h"
 
 #define FIRST_BYTES 256
 
@@ -30,20 +30,20 @@ static weft_buf *text_of(weft_actor *actor, int *err)
     }
 }
 
-void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter)
+void weft__actor_reply_stats(weft_actor *actor, struct weft__envelope *envelope)
 {
     int err = -ENOTSUP;
     weft_buf *buf = actor->kind->stats ? text_of(actor, &err) : NULL;
-    weft__ledger_answer(letter->tag, buf ? 0 : err, buf);
-    weft__letter_free(letter);
+    weft__pending_reply(envelope->tag, buf ? 0 : err, buf);
+    weft__envelope_free(envelope);
 }
 
 int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline)
 {
-    struct weft__letter *letter =
-        weft__letter_new((enum weft_actor_event_kind)WEFT__LETTER_STATS, 0, NULL);
+    struct weft__envelope *envelope =
+        weft__envelope_new((enum weft_actor_event_kind)WEFT__ENVELOPE_STATS, 0, NULL);
     weft_buf *text;
-    int err = letter ? weft__call(pid, letter, &text, deadline) : -ENOMEM;
+    int err = envelope ? weft__call(pid, envelope, &text, deadline) : -ENOMEM;
     if (err) {
         return err == -EOWNERDEAD ? -ESRCH : err; /* a statistics request has no effect that could
                                                      be half done */

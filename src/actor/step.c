@@ -4,10 +4,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "actor/admission.h"
 #include "actor/fiber.h"
-#include "actor/gate.h"
-#include "actor/ledger.h"
 #include "actor/mailbox.h"
+#include "actor/pending.h"
 #include "actor/route.h"
 #include "actor/trace.h"
 #include "base/assert.h"
@@ -17,64 +17,64 @@
 /* --- the events of a step --------------------------------------------------------------- */
 
 struct batch {
-    struct weft__letter *letters[WEFT__BATCH_MOST];
-    struct weft_actor_event events[WEFT__BATCH_MOST];
+    struct weft__envelope *envelopes[WEFT__BATCH_MAX];
+    struct weft_actor_event events[WEFT__BATCH_MAX];
     size_t n;
     unsigned completed;
-    const struct weft__letter *fatal; /* the first that ends the actor */
-    struct weft__letter *pass;        /* the last that grants a send credit */
+    const struct weft__envelope *fatal; /* the first that ends the actor */
+    struct weft__envelope *credit;      /* the last that grants a send credit */
 };
 
 /* Collect the events for the next step, at most `max`; non-message events first. While messages are
  * traced, collect one only, so that the step belongs to one chain. */
-static void gather(weft_actor *actor, struct batch *batch, size_t max)
+static void collect_events(weft_actor *actor, struct batch *batch, size_t max)
 {
-    struct weft__letter *letter;
-    max = weft__trace_is_on() && max ? 1 : max;
+    struct weft__envelope *envelope;
+    max = weft__actor_trace_is_on() && max ? 1 : max;
     batch->n = batch->completed = 0;
     batch->fatal = NULL;
-    batch->pass = NULL;
-    while (batch->n < max && weft__mailbox_any(actor, true) &&
-           (letter = weft__mailbox_next(actor))) {
+    batch->credit = NULL;
+    while (batch->n < max && weft__mailbox_has_any(actor, true) &&
+           (envelope = weft__mailbox_next(actor))) {
         batch->fatal =
-            !batch->fatal && weft__letter_is_fatal(actor, letter) ? letter : batch->fatal;
-        batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
-        batch->pass = letter->pass ? letter : batch->pass;
-        batch->letters[batch->n++] = letter;
+            !batch->fatal && weft__envelope_is_fatal(actor, envelope) ? envelope : batch->fatal;
+        batch->completed += envelope->kind == WEFT_EVENT_COMPLETE;
+        batch->credit = envelope->credit ? envelope : batch->credit;
+        batch->envelopes[batch->n++] = envelope;
     }
     if (!batch->fatal && !actor->blocked) { /* fatal: messages become dead letters */
-        batch->n += weft__mailbox_take(actor, batch->letters + batch->n, max - batch->n);
+        batch->n += weft__mailbox_take(actor, batch->envelopes + batch->n, max - batch->n);
     }
     for (size_t i = 0; i < batch->n; i++) {
-        batch->events[i] = weft__letter_event(batch->letters[i]);
+        batch->events[i] = weft__envelope_event(batch->envelopes[i]);
     }
 }
 
 /* Free an envelope that is not a message. A call that the step has not answered is from now on
  * known to the actor's code. */
-static __attribute__((noinline)) void forget_other(struct weft__small *small,
-                                                   struct weft__letter *letter)
+static __attribute__((noinline)) void free_system(struct weft__small_cache *small,
+                                                  struct weft__envelope *envelope)
 {
-    if (letter->kind == WEFT_EVENT_CALL && weft__ledger_is_pending(letter->tag)) {
-        weft__ledger_see(letter->tag);
+    if (envelope->kind == WEFT_EVENT_CALL && weft__pending_has(envelope->tag)) {
+        weft__pending_mark_seen(envelope->tag);
     }
-    weft__letter_free_local(small, letter);
+    weft__envelope_free_local(small, envelope);
 }
 
-static void forget(struct weft__worker *w, struct batch *batch)
+static void free_events(struct weft__worker *w, struct batch *batch)
 {
     for (size_t i = 0; i < batch->n; i++) {
-        struct weft__letter *letter = batch->letters[i];
-        letter->buf = batch->events[i].buf;
-        if (letter->kind == WEFT_EVENT_MESSAGE) {
-            weft__letter_free_local(&w->small, letter);
+        struct weft__envelope *envelope = batch->envelopes[i];
+        envelope->buf = batch->events[i].buf;
+        if (envelope->kind == WEFT_EVENT_MESSAGE) {
+            weft__envelope_free_local(&w->small, envelope);
         } else {
-            forget_other(&w->small, letter);
+            free_system(&w->small, envelope);
         }
     }
 }
 
-weft_buf *weft_actor_take(const struct weft_actor_event *event)
+weft_buf *weft_actor_take_buf(const struct weft_actor_event *event)
 {
     struct weft_actor_event *mine = (struct weft_actor_event *)(uintptr_t)event;
     weft_buf *buf = mine->buf;
@@ -85,27 +85,27 @@ weft_buf *weft_actor_take(const struct weft_actor_event *event)
 /* --- sleeping ----------------------------------------------------------------------------- */
 
 /* The actor has taken back its own wait. */
-static void go_on(struct weft__worker *w, struct weft__task *task, weft_actor *actor)
+static void resume_running(struct weft__worker *w, struct weft__task *task, weft_actor *actor)
 {
     weft__task_run(task);
-    weft__body_steps_on(w, task);
+    weft__stackless_set_running(w, task);
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* no sender needs to fire it */
 }
 
-static uint64_t sleep_of(uint64_t ticket, bool blocked)
+static uint64_t asleep_word(uint64_t ticket, bool blocked)
 {
     return ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP;
 }
 
 /* For a mailbox whose messages senders move under the actor's lock: the actor can check only while
  * it owns itself, as a fiber does. */
-static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struct weft__task *task,
-                                                   weft_actor *actor, bool blocked)
+static __attribute__((noinline)) bool
+try_sleep_shared(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
 {
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
-    atomic_store_explicit(&actor->asleep, sleep_of(task->claim.ticket, blocked),
+    weft__stackless_arm(task, WEFT__WAIT_OBJECT);
+    atomic_store_explicit(&actor->asleep, asleep_word(task->claim.ticket, blocked),
                           memory_order_seq_cst); /* pairs: wake */
-    if (weft__mailbox_any(actor, blocked)) {
+    if (weft__mailbox_has_any(actor, blocked)) {
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
         /* Whatever fired the wait can be dropped: a message is queued anyway, a cancel stays set,
          * and an interrupt, which wakes a sleeping actor, has no effect because a step has no call
@@ -114,39 +114,40 @@ static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struc
         (void)any;
         return false;
     }
-    weft__body_steps_over(w);
+    weft__stackless_clear_running(w);
     if (weft__waiter_settle(task)) {
         return true;
     }
-    go_on(w, task, actor);
+    resume_running(w, task, actor);
     return false;
 }
 
 /* The banner of actor/actor.h has the argument. Returns true if the actor waits, or was woken by
  * another thread: the caller must not touch it. */
-static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
+static bool try_sleep(struct weft__worker *w, struct weft__task *task, weft_actor *actor,
+                      bool blocked)
 {
-    if (weft__mailbox_any(actor, blocked)) {
+    if (weft__mailbox_has_any(actor, blocked)) {
         return false;
     }
     if (blocked) { /* otherwise it has taken everything */
-        weft__gate_yield(actor);
+        weft__admission_end_turn(actor);
     }
     if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
-        return dozes_shared(w, task, actor, blocked);
+        return try_sleep_shared(w, task, actor, blocked);
     }
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    weft__stackless_arm(task, WEFT__WAIT_OBJECT);
     uint64_t ticket = task->claim.ticket;
-    atomic_store_explicit(&actor->asleep, sleep_of(ticket, blocked),
+    atomic_store_explicit(&actor->asleep, asleep_word(ticket, blocked),
                           memory_order_relaxed); /* released by settle */
-    weft__body_steps_over(w);
+    weft__stackless_clear_running(w);
     if (weft__waiter_settle(task)) { /* pairs: wake */
-        if (!weft__mailbox_came(actor, blocked) ||
+        if (!weft__mailbox_has_arrivals(actor, blocked) ||
             weft__task_fire(task, ticket, WEFT__REASON_DONE) != WEFT__FIRE_ENQUEUE) {
             return true;
         }
     }
-    go_on(w, task, actor);
+    resume_running(w, task, actor);
     return false;
 }
 
@@ -170,12 +171,12 @@ void weft_out_wait(weft_out *out)
 /* Drop the end or the upgrade that a later output has replaced. */
 static void drop_end(weft_out *out)
 {
-    if (out->result || out->will || out->new) {
+    if (out->result || out->exit_reason || out->new) {
         weft_buf_free(out->result);
-        weft__will_unref(out->will);
+        weft__exit_reason_unref(out->exit_reason);
         weft__new_code_free(out->new);
         out->result = NULL;
-        out->will = NULL;
+        out->exit_reason = NULL;
         out->new = NULL;
     }
 }
@@ -190,11 +191,12 @@ void weft_out_done(weft_out *out, weft_buf *result)
 
 int weft_out_exit(weft_out *out, int reason, weft_buf *text)
 {
-    WEFT__REQUIRE(reason <= 0, "an actor exits by 0 or a negative errno, not by %d", reason);
+    WEFT__REQUIRE(reason <= 0, "weft_out_exit: the reason must be 0 or a negative errno, not %d",
+                  reason);
     weft_out_done(out, NULL);
     out->error = reason;
-    out->will = text ? weft__will_new(text) : NULL;
-    return text && !out->will ? -ENOMEM : 0;
+    out->exit_reason = text ? weft__exit_reason_new(text) : NULL;
+    return text && !out->exit_reason ? -ENOMEM : 0;
 }
 
 static bool is_forced(const struct weft__task *task)
@@ -203,17 +205,17 @@ static bool is_forced(const struct weft__task *task)
 }
 
 /* Does the actor wait for completions only? The table is in <weft/actor.h>. */
-static bool is_blocked(const weft_actor *actor, const weft_out *out, int asked)
+static bool is_blocked(const weft_actor *actor, const weft_out *out, int issued)
 {
     return actor->pending > 0 &&
-           (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_UNSAID && asked > 0));
+           (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_NONE && issued > 0));
 }
 
 static void finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
 {
-    w->handles = 0;
+    w->handled_trace = 0;
     weft__actor_end(task->own, end);
-    weft__body_end(w, task, NULL, 0);
+    weft__stackless_end(w, task, NULL, 0);
 }
 
 /* End the actor because of the fatal envelope, or because its task was cancelled: the deadline of
@@ -226,11 +228,11 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
         weft__host_count_forced(actor->host);
     } else if (batch->fatal->kind == WEFT_EVENT_EXIT) {
         end.error = batch->fatal->error;
-        end.will = weft__will_ref(batch->fatal->will);
+        end.exit_reason = weft__exit_reason_ref(batch->fatal->exit_reason);
     }
     weft__actor_abort(actor);
     for (size_t i = 0; i < batch->n; i++) { /* the actor never received them */
-        weft__letter_bury(batch->letters[i], (uint32_t)actor->self);
+        weft__envelope_discard(batch->envelopes[i], (uint32_t)actor->self);
     }
     finish(w, task, &end);
 }
@@ -250,86 +252,89 @@ static bool is_over(struct turn *turn, const weft_host *host, size_t n)
     }
     int64_t now = weft__clock_ns();
     if (!turn->until) {
-        turn->until = weft__clock_later(now, host->turn_ns);
+        turn->until = weft__clock_add(now, host->turn_ns);
     }
     return now >= turn->until;
 }
 
 /* For inspection: record the topic of the last message. Without a message the former one stays. */
-static void take_note(struct weft__task *task, const struct batch *batch)
+static void record_topic(struct weft__task *task, const struct batch *batch)
 {
     size_t i = batch->n;
-    while (i > 0 && !weft__letter_is_message(batch->letters[i - 1])) {
+    while (i > 0 && !weft__envelope_is_message(batch->envelopes[i - 1])) {
         i--;
     }
     if (i > 0) {
-        weft__body_note(task, batch->letters[i - 1]->topic);
+        weft__stackless_set_note(task, batch->envelopes[i - 1]->topic);
     }
 }
 
 /* The actor's message had to wait for capacity: in this step it may send more, unless another of
  * its messages waits for the same receiver. */
-static __attribute__((noinline)) void pass_begins(struct weft__worker *w, const weft_actor *actor,
-                                                  struct weft__letter *letter)
+static __attribute__((noinline)) void begin_credit(struct weft__worker *w, const weft_actor *actor,
+                                                   struct weft__envelope *envelope)
 {
-    weft_pid to = weft__letter_from(letter);
-    letter->pass = false; /* otherwise freeing the envelope would end the credit */
-    weft__gate_pass_begin(to);
-    w->pass_to = to.id;
-    w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
+    weft_pid to = weft__envelope_from(envelope);
+    envelope->credit = false; /* otherwise freeing the envelope would end the credit */
+    weft__send_credit_begin(to);
+    w->send_credits_to = to.id;
+    w->send_credits_left =
+        weft__pending_has_send(weft_actor_pid(actor), to) ? 0 : WEFT__SEND_CREDIT_MAX;
 }
 
-static __attribute__((noinline)) void pass_ends(struct weft__worker *w)
+static __attribute__((noinline)) void end_credit(struct weft__worker *w)
 {
-    weft_pid to = {.id = w->pass_to};
-    w->pass_to = 0;
-    weft__gate_pass_end(to);
+    weft_pid to = {.id = w->send_credits_to};
+    w->send_credits_to = 0;
+    weft__send_credit_end(to);
 }
 
 /* What follows a step. */
 enum next {
-    OVER,
-    SLEEP,    /* unless something has arrived */
-    AGAIN,    /* unless its turn is used up */
-    GIVE_WAY, /* then again */
+    ENDED,
+    SLEEP,      /* unless something has arrived */
+    AGAIN,      /* unless its turn is used up */
+    YIELD_TURN, /* then again */
 };
 
-static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_out *out, int error)
+static enum next end_with_error(struct weft__worker *w, struct weft__task *task, weft_out *out,
+                                int error)
 {
     weft__out_drop(out);
     finish(w, task, &(struct weft__end){.error = error});
-    return OVER;
+    return ENDED;
 }
 
 /* Call the step and carry out its output. */
-static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+static enum next run_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
 {
     weft_actor *actor = task->own;
     weft_out out;
-    memset(&out, 0, offsetof(weft_out, few)); /* no status, no commands */
+    memset(&out, 0, offsetof(weft_out, inline_commands)); /* no status, no commands */
     if (batch->n == 1) {
-        w->handles = batch->letters[0]->trace;
-        weft__trace_handled(actor, batch->letters[0]);
+        w->handled_trace = batch->envelopes[0]->trace;
+        weft__actor_trace_handled(actor, batch->envelopes[0]);
     }
     int err = actor->kind->step(actor, batch->events, batch->n, &out);
     weft__count(&actor->steps, 1);
-    forget(w, batch);
+    free_events(w, batch);
     if (err) {
-        return end_by(w, task, &out, err);
+        return end_with_error(w, task, &out, err);
     }
-    int asked = 0;
+    int issued = 0;
     if (out.count) {
-        asked = weft__out_dispatch(&out, actor);
-        if (asked < 0) {
-            return end_by(w, task, &out, asked);
+        issued = weft__out_dispatch(&out, actor);
+        if (issued < 0) {
+            return end_with_error(w, task, &out, issued);
         }
-        actor->pending += (uint32_t)asked;
+        actor->pending += (uint32_t)issued;
     }
-    w->handles = 0;
+    w->handled_trace = 0;
     if (out.status == WEFT__OUT_DONE) {
         finish(w, task,
-               &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
-        return OVER;
+               &(struct weft__end){
+                   .error = out.error, .result = out.result, .exit_reason = out.exit_reason});
+        return ENDED;
     }
     if (out.status == WEFT__OUT_UPGRADE) {
         weft__actor_upgrade(actor, &out);
@@ -340,14 +345,14 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
     if (out.status == WEFT__OUT_CONTINUE) {
         actor->due = true;
     }
-    bool blocked = is_blocked(actor, &out, asked);
+    bool blocked = is_blocked(actor, &out, issued);
     if (actor->blocked != blocked) {
         actor->blocked = blocked;
     }
-    return out.status == WEFT__OUT_CONTINUE ? GIVE_WAY : SLEEP;
+    return out.status == WEFT__OUT_CONTINUE ? YIELD_TURN : SLEEP;
 }
 
-static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
+static enum weft__stackless_step run(struct weft__worker *w, struct weft__task *task)
 {
     weft_actor *actor = task->own;
     struct batch batch;
@@ -357,7 +362,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         actor->due = false;
     }
     if (atomic_load_explicit(&actor->asleep, memory_order_relaxed)) {
-        weft__body_waited(w, task);
+        weft__stackless_wait_reason(w, task);
         /* no sender needs to fire it */
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
     }
@@ -365,37 +370,37 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
         bool forced = is_forced(task);
         enum next next = SLEEP;
-        gather(actor, &batch, forced ? 0 : max);
+        collect_events(actor, &batch, forced ? 0 : max);
         if (batch.completed) {
             actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
         }
         if (batch.fatal || forced) {
             end_forced(w, task, &batch);
-            return WEFT__BODY_END;
+            return WEFT__STACKLESS_END;
         }
         if (batch.n || due) { /* otherwise nothing relevant has arrived */
             due = false;
-            take_note(task, &batch);
-            if (__builtin_expect(batch.pass != NULL, 0)) {
-                pass_begins(w, actor, batch.pass);
+            record_topic(task, &batch);
+            if (__builtin_expect(batch.credit != NULL, 0)) {
+                begin_credit(w, actor, batch.credit);
             }
-            next = take_step(w, task, &batch);
-            if (__builtin_expect(w->pass_to != 0, 0)) {
-                pass_ends(w);
+            next = run_step(w, task, &batch);
+            if (__builtin_expect(w->send_credits_to != 0, 0)) {
+                end_credit(w);
             }
         }
-        if (next == OVER) {
-            return WEFT__BODY_END;
+        if (next == ENDED) {
+            return WEFT__STACKLESS_END;
         }
-        if (next == SLEEP && dozes(w, task, actor, actor->blocked)) {
-            return WEFT__BODY_GONE;
+        if (next == SLEEP && try_sleep(w, task, actor, actor->blocked)) {
+            return WEFT__STACKLESS_GONE;
         }
-        if (next == GIVE_WAY || is_over(&turn, actor->host, batch.n)) {
+        if (next == YIELD_TURN || is_over(&turn, actor->host, batch.n)) {
             break;
         }
     }
-    weft__gate_yield(actor);
-    return WEFT__BODY_YIELD;
+    weft__admission_end_turn(actor);
+    return WEFT__STACKLESS_YIELD;
 }
 
 static const char *name(const struct weft__task *task)
@@ -406,14 +411,14 @@ static const char *name(const struct weft__task *task)
 
 static const struct weft__wait_kind idle_kind = {.name = "messages"};
 
-static struct weft__body_wait waits(const struct weft__task *task)
+static struct weft__wait_info waits(const struct weft__task *task)
 {
     (void)task;
-    return (struct weft__body_wait){.kind = &idle_kind};
+    return (struct weft__wait_info){.kind = &idle_kind};
 }
 
 /* "<0.1.17.3> counter" */
-static size_t blame(const struct weft__task *task, char *buf, size_t size)
+static size_t identify(const struct weft__task *task, char *buf, size_t size)
 {
     const weft_actor *actor = task->own;
     size_t used = weft__pid_write(weft_actor_pid(actor), buf, size);
@@ -427,5 +432,5 @@ static size_t blame(const struct weft__task *task, char *buf, size_t size)
     return used;
 }
 
-const struct weft__body_kind weft__actor_body = {
-    .what = "actor", .step = run, .name = name, .waits = waits, .blame = blame};
+const struct weft__stackless_kind weft__actor_body = {
+    .what = "actor", .step = run, .name = name, .waits = waits, .identify = identify};

@@ -5,9 +5,9 @@
 #include <sched.h>
 #include <string.h>
 
-#include "actor/tie.h"
+#include "actor/relation.h"
 #include "base/clock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/pool.h"
 
 #define RETRY_NS 1000000
@@ -40,11 +40,11 @@ static void child_ended(struct weft__supervisor *s, uint32_t child, int error)
 {
     weft__lock(&s->lock);
     struct weft__child *c = &s->children[child];
-    struct weft__remover *removers = c->removers;
-    c->removers = NULL;
+    struct weft__removal_waiter *removal_waiters = c->removal_waiters;
+    c->removal_waiters = NULL;
     c->error = error;
     if (!weft_pid_is_none(c->pid)) {
-        weft__child_leave(s, child);
+        weft__child_clear_pid(s, child);
     }
     weft__policy_ended(&s->policy, child, error, weft__clock_ns());
     unsigned state = s->policy.children[child].state;
@@ -52,7 +52,7 @@ static void child_ended(struct weft__supervisor *s, uint32_t child, int error)
         weft__child_drop(s, child);
     }
     weft__unlock(&s->lock);
-    weft__removers_tell(removers, 0);
+    weft__removal_waiters_notify(removal_waiters, 0);
 }
 
 static void start_child(struct weft__supervisor *s, uint32_t child)
@@ -60,7 +60,7 @@ static void start_child(struct weft__supervisor *s, uint32_t child)
     int err = weft__child_start(s, child);
     if (err == -ESHUTDOWN) { /* the host stops, and with it every actor of it */
         weft__lock(&s->lock);
-        weft__policy_end(&s->policy, 0);
+        weft__policy_shut_down(&s->policy, 0);
         weft__unlock(&s->lock);
     } else if (err) {
         child_ended(s, child, err);
@@ -80,12 +80,12 @@ static void stop_child(struct weft__supervisor *s, struct weft__policy_action ac
                   : weft_actor_cancel(pid, "stopped by its supervisor");
     if (err == -ENOMEM) {
         weft__lock(&s->lock);
-        weft__policy_put_off(&s->policy, action, weft__clock_ns() + RETRY_NS);
+        weft__policy_postpone(&s->policy, action, weft__clock_ns() + RETRY_NS);
         weft__unlock(&s->lock);
     }
 }
 
-static void act(struct weft__supervisor *s, weft_out *out)
+static void run_policy(struct weft__supervisor *s, weft_out *out)
 {
     weft_out_idle(out);
     for (;;) {
@@ -105,7 +105,7 @@ static void act(struct weft__supervisor *s, weft_out *out)
                 weft_timer_set(&s->timer, action.at);
             }
             return;
-        case WEFT__POLICY_OVER:
+        case WEFT__POLICY_EXIT:
             weft_out_exit(out, s->policy.error, NULL);
             return;
         }
@@ -114,21 +114,21 @@ static void act(struct weft__supervisor *s, weft_out *out)
 
 /* --- lifecycle -------------------------------------------------------------------------------- */
 
-static void end(struct weft__supervisor *s, int error)
+static void begin_shutdown(struct weft__supervisor *s, int error)
 {
     weft__lock(&s->lock);
-    weft__policy_end(&s->policy, error);
+    weft__policy_shut_down(&s->policy, error);
     weft__unlock(&s->lock);
 }
 
-static void somebody_ended(struct weft__supervisor *s, const struct weft_actor_event *event)
+static void handle_exit(struct weft__supervisor *s, const struct weft_actor_event *event)
 {
     uint32_t child = event->tag ? weft__child_find(s, event->from) : UINT32_MAX;
     if (child != UINT32_MAX) {
         child_ended(s, child, event->error);
     } else if (event->error) { /* its own supervisor, or another actor that sends it an exit
                                   signal */
-        end(s, event->error);
+        begin_shutdown(s, event->error);
     }
 }
 
@@ -137,20 +137,20 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     struct weft__supervisor *s = weft_actor_state(self);
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == WEFT_EVENT_EXIT) {
-            somebody_ended(s, &events[i]);
+            handle_exit(s, &events[i]);
         } else if (events[i].kind == WEFT_EVENT_CANCEL) {
-            end(s, 0);
+            begin_shutdown(s, 0);
         } else if (events[i].kind == WEFT_EVENT_CALL) {
-            weft__supervisor_serve(s, &events[i]);
+            weft__supervisor_handle_call(s, &events[i]);
         }
     }
-    act(s, out);
+    run_policy(s, out);
     return 0;
 }
 
 /* The supervisor's spawn fails: kill the children that run. A failed spawn notifies no relation, so
  * the links would not make them exit. */
-static void kill_all(struct weft__supervisor *s)
+static void kill_children(struct weft__supervisor *s)
 {
     for (uint32_t i = s->policy.count; i-- > 0;) {
         if (!weft_pid_is_none(s->children[i].pid)) {
@@ -159,7 +159,7 @@ static void kill_all(struct weft__supervisor *s)
     }
 }
 
-static int start_all(struct weft__supervisor *s)
+static int start_children(struct weft__supervisor *s)
 {
     int err = 0;
     for (uint32_t i = 0; i < s->policy.count && !err; i++) {
@@ -169,7 +169,7 @@ static int start_all(struct weft__supervisor *s)
         }
     }
     if (err) {
-        kill_all(s);
+        kill_children(s);
     }
     return err;
 }
@@ -187,23 +187,23 @@ static int init(weft_actor *self, const char *method, const weft_buf *input)
         return err;
     }
     err = weft__children_init(s);
-    err = err ? err : start_all(s);
+    err = err ? err : start_children(s);
     if (err) {
         weft__children_free(s);
         return err;
     }
     weft_timer_init(&s->timer, wake_up, s, &(struct weft_timer_opts){.pool = s->host->pool});
-    weft__tree_add(s);
+    weft__supervisors_add(s);
     return 0;
 }
 
 static void close(weft_actor *self)
 {
     struct weft__supervisor *s = weft_actor_state(self);
-    weft__tree_remove(s);
+    weft__supervisors_remove(s);
     stop_timer(s);
     if (!weft__actor_of(s->pid)) { /* a hook refused it, or its name is taken */
-        kill_all(s);
+        kill_children(s);
     }
     weft__children_free(s);
 }
@@ -219,7 +219,7 @@ const struct weft_actor_kind weft__supervisor_kind = {
 
 int weft_supervisor_start(weft_host *host, weft_pid *out, const struct weft_supervisor_opts *opts)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     weft_buf *input = weft__supervisor_input(opts);
     if (!input) {
         return -ENOMEM;

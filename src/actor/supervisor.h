@@ -19,9 +19,9 @@
 
 #include "actor/actor.h"
 #include "actor/policy.h"
-#include "sched/face.h"
+#include "sched/task_info.h"
 
-struct weft__remover;
+struct weft__removal_waiter;
 
 struct weft__child {
     const struct weft_child_spec *spec;
@@ -29,10 +29,10 @@ struct weft__child {
     weft_pid pid;    /* none: the child does not run */
     weft_buf *input; /* its own, or NULL: the input of its spec */
     uint64_t starts;
-    int error;                      /* error of its last exit */
-    uint32_t next;                  /* next child in the same bucket of the index; UINT32_MAX:
+    int error;     /* error of its last exit */
+    uint32_t next; /* next child in the same bucket of the index; UINT32_MAX:
                                        none */
-    struct weft__remover *removers; /* callers that wait for its exit */
+    struct weft__removal_waiter *removal_waiters; /* callers that wait for its exit */
 };
 
 struct weft__supervisor {
@@ -43,9 +43,9 @@ struct weft__supervisor {
     struct weft__lock lock;
     struct weft__policy policy;
     struct weft__child *children; /* as many as the policy has, in the same order */
-    uint32_t room;
+    uint32_t capacity;
     uint64_t numbered;  /* children numbered so far */
-    uint32_t *index;    /* hash index by PID: first child of each bucket; `room` buckets */
+    uint32_t *index;    /* hash index by PID: first child of each bucket; `capacity` buckets */
     uint32_t *required; /* storage for the `requires` lists of the policy's children */
     weft_timer timer;
     struct weft__supervisor *next, **back; /* in the global list, under the list's lock */
@@ -67,28 +67,28 @@ void weft__child_drop(struct weft__supervisor *s, uint32_t child);
 /* Returns the index of the child with this PID; UINT32_MAX: none. */
 uint32_t weft__child_find(const struct weft__supervisor *s, weft_pid pid);
 /* Record that the child runs with this PID, or that it does not run any more. */
-void weft__child_enter(struct weft__supervisor *s, uint32_t child, weft_pid pid);
-void weft__child_leave(struct weft__supervisor *s, uint32_t child);
+void weft__child_set_pid(struct weft__supervisor *s, uint32_t child, weft_pid pid);
+void weft__child_clear_pid(struct weft__supervisor *s, uint32_t child);
 /* Start the child. Returns 0 or an error. Takes the lock. */
 int weft__child_start(struct weft__supervisor *s, uint32_t child);
 
-/* --- requests from outside (actor/adoption.c) ------------------------------------- */
+/* --- requests from outside (actor/dynamic_children.c) ------------------------------------- */
 
 /* Handle a WEFT_EVENT_CALL: add or remove a child. */
-void weft__supervisor_serve(struct weft__supervisor *s, const struct weft_actor_event *event);
+void weft__supervisor_handle_call(struct weft__supervisor *s, const struct weft_actor_event *event);
 /* Reply to every caller that waits for the exit of this child. Takes the list. */
-void weft__removers_tell(struct weft__remover *removers, int error);
+void weft__removal_waiters_notify(struct weft__removal_waiter *removal_waiters, int error);
 
-/* --- the global list (actor/tree.c) ----------------------------------------------- */
+/* --- the global list (actor/supervisor_info.c) ----------------------------------------------- */
 
-void weft__tree_add(struct weft__supervisor *s);
-void weft__tree_remove(struct weft__supervisor *s);
+void weft__supervisors_add(struct weft__supervisor *s);
+void weft__supervisors_remove(struct weft__supervisor *s);
 
 /* A child as passed to a visitor. */
-struct weft__sitter {
+struct weft__visited_child {
     weft_pid pid; /* none: the child does not run, and last exited with `error` */
     uint64_t number;
-    struct weft__seat seat;
+    struct weft__child_info child_info;
     int error;
 };
 
@@ -96,15 +96,18 @@ struct weft__sitter {
  * lock is held during the callbacks: the children of a supervisor are read in batches, and the
  * supervisor keeps running in between. Every child that exists from the beginning to the end of the
  * visit is reported; a child that moves to another index may be reported twice. */
-struct weft__tree_visitor {
-    void (*team)(weft_pid supervisor, const struct weft__team *team, void *arg);
-    void (*seat)(const struct weft__sitter *sitter, void *arg);
+struct weft__supervisor_visitor {
+    void (*supervisor_info)(weft_pid supervisor,
+                            const struct weft__supervisor_info *supervisor_info, void *arg);
+    void (*child_info)(const struct weft__visited_child *visited, void *arg);
     void *arg;
 };
-void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor);
+void weft__supervisors_visit(const weft_host *host, const struct weft__supervisor_visitor *visitor);
 /* Fill in what this actor is as a supervisor and as a supervised child, as far as the locks are
  * obtained immediately. Under the actor's lock; async-signal-safe. */
-void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct weft__seat *seat);
+void weft__supervisor_info_try(const weft_actor *actor,
+                               struct weft__supervisor_info *supervisor_info,
+                               struct weft__child_info *child_info);
 
 extern const struct weft_actor_kind weft__supervisor_kind;
 

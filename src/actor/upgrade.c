@@ -10,25 +10,25 @@
  */
 #include <errno.h>
 
-#include "actor/ledger.h"
 #include "actor/mailbox.h"
+#include "actor/pending.h"
 #include "base/alloc.h"
 
 struct weft__new_code {
     const struct weft_actor_kind *kind;
     weft_upgrade_fn convert;
-    struct weft__letter *letter; /* the event for the next step */
+    struct weft__envelope *envelope; /* the event for the next step */
 };
 
 int weft_out_upgrade(weft_out *out, const struct weft_actor_kind *kind, weft_upgrade_fn convert)
 {
     struct weft__new_code *code = weft__alloc(sizeof *code);
-    struct weft__letter *letter = code ? weft__letter_new(WEFT_EVENT_UPGRADE, 0, NULL) : NULL;
-    if (!letter) {
+    struct weft__envelope *envelope = code ? weft__envelope_new(WEFT_EVENT_UPGRADE, 0, NULL) : NULL;
+    if (!envelope) {
         weft__free(code);
         return -ENOMEM;
     }
-    *code = (struct weft__new_code){.kind = kind, .convert = convert, .letter = letter};
+    *code = (struct weft__new_code){.kind = kind, .convert = convert, .envelope = envelope};
     weft__new_code_free(out->new);
     out->new = code;
     out->status = WEFT__OUT_UPGRADE;
@@ -38,24 +38,25 @@ int weft_out_upgrade(weft_out *out, const struct weft_actor_kind *kind, weft_upg
 void weft__new_code_free(struct weft__new_code *code)
 {
     if (code) {
-        if (code->letter) {
-            weft__letter_free(code->letter);
+        if (code->envelope) {
+            weft__envelope_free(code->envelope);
         }
         weft__free(code);
     }
 }
 
 /* Other threads read the kind under the lock. */
-static void become(weft_actor *actor, const struct weft_actor_kind *kind)
+static void set_kind(weft_actor *actor, const struct weft_actor_kind *kind)
 {
     if (!weft__mailbox_is_shared(actor)) { /* and senders may share it from now on */
-        weft__mailbox_sift(actor);
+        weft__mailbox_discard_stale(actor);
     }
     weft__lock(&actor->lock);
     actor->kind = kind;
     atomic_store_explicit(&actor->limit, weft__kind_limit(kind, actor->host), memory_order_relaxed);
     weft__unlock(&actor->lock);
-    weft__gate_admit(weft_actor_pid(actor)); /* the capacity may have grown, or be unlimited */
+    weft__admission_admit_waiters(
+        weft_actor_pid(actor)); /* the capacity may have grown, or be unlimited */
     if (kind->trap) {
         atomic_store_explicit(&actor->trap, true, memory_order_relaxed);
     }
@@ -77,38 +78,38 @@ static void *convert(weft_actor *actor, const struct weft__new_code *code, int *
 static int replace(weft_actor *actor, const struct weft__new_code *code)
 {
     int err;
-    if (!code->kind->step || !weft__kind_is_sound(code->kind)) {
+    if (!code->kind->step || !weft__kind_is_valid(code->kind)) {
         return -EINVAL;
     }
     if (!code->convert) {
         if (code->kind->state_bytes != actor->kind->state_bytes) {
             return -EINVAL;
         }
-        become(actor, code->kind);
+        set_kind(actor, code->kind);
         return 0;
     }
     weft_pid self = weft_actor_pid(actor);
-    weft__ledger_upgrade_begin(self);
+    weft__pending_upgrade_begin(self);
     void *state = convert(actor, code, &err);
     if (err) {
         return err;
     }
     weft__actor_close(actor);
-    weft__ledger_upgrade_end(self);
+    weft__pending_upgrade_end(self);
     weft__free(actor->state);
     actor->state = state;
-    become(actor, code->kind);
+    set_kind(actor, code->kind);
     return 0;
 }
 
 void weft__actor_upgrade(weft_actor *actor, weft_out *out)
 {
-    struct weft__letter *letter = out->new->letter;
-    out->new->letter = NULL;
-    letter->error = replace(actor, out->new);
-    weft__actor_put_first(actor, letter);
+    struct weft__envelope *envelope = out->new->envelope;
+    out->new->envelope = NULL;
+    envelope->error = replace(actor, out->new);
+    weft__actor_put_first(actor, envelope);
     weft__new_code_free(out->new);
     weft_buf_free(out->result);
-    weft__will_unref(out->will);
+    weft__exit_reason_unref(out->exit_reason);
     out->new = NULL;
 }

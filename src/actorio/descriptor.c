@@ -8,13 +8,13 @@
 #include <weft/file.h>
 #include <weft/net.h>
 
-#include "actor/request.h"
+#include "actor/command_request.h"
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 /* The request of all these commands. */
 struct work {
-    struct weft__request request; /* first */
+    struct weft__command_request request; /* first */
     int64_t deadline, offset;
     size_t bytes;
     weft_buf *buf;
@@ -22,20 +22,20 @@ struct work {
     int fd, events;
 };
 
-static void drop(struct weft__request *request)
+static void drop(struct weft__command_request *request)
 {
     struct work *work = (struct work *)(void *)request;
     weft_buf_free(work->buf);
     weft__free(work->address);
 }
 
-static int ask(weft_out *out, unsigned id, uint64_t tag, struct work work)
+static int issue(weft_out *out, unsigned id, uint64_t tag, struct work work)
 {
     work.request.drop = drop;
-    return weft__request_ask(out, id, tag, &work.request, sizeof work);
+    return weft__command_request_issue(out, id, tag, &work.request, sizeof work);
 }
 
-static struct work *work_of(struct weft__request *request)
+static struct work *work_of(struct weft__command_request *request)
 {
     return (struct work *)(void *)request;
 }
@@ -44,11 +44,11 @@ static struct work *work_of(struct weft__request *request)
 
 int weft_out_ready(weft_out *out, uint64_t tag, int fd, int events, int64_t deadline)
 {
-    return ask(out, WEFT_COMMAND_READY, tag,
-               (struct work){.fd = fd, .events = events, .deadline = deadline});
+    return issue(out, WEFT_COMMAND_READY, tag,
+                 (struct work){.fd = fd, .events = events, .deadline = deadline});
 }
 
-static int do_ready(struct weft__request *request, weft_buf **result)
+static int do_ready(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
     int events = weft_fd_wait(work->fd, work->events, work->deadline);
@@ -64,21 +64,21 @@ static int do_ready(struct weft__request *request, weft_buf **result)
 int weft_out_read(weft_out *out, uint64_t tag, int fd, size_t bytes, int64_t offset,
                   int64_t deadline)
 {
-    return ask(out, WEFT_COMMAND_READ, tag,
-               (struct work){.fd = fd, .bytes = bytes, .offset = offset, .deadline = deadline});
+    return issue(out, WEFT_COMMAND_READ, tag,
+                 (struct work){.fd = fd, .bytes = bytes, .offset = offset, .deadline = deadline});
 }
 
-static int do_read(struct weft__request *request, weft_buf **result)
+static int do_read(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
     weft_buf *buf = weft_buf_alloc(work->bytes, 0);
     if (!buf) {
         return -ENOMEM;
     }
-    unsigned char *room = weft_buf_put(buf, work->bytes);
+    unsigned char *dest = weft_buf_put(buf, work->bytes);
     ssize_t n = work->offset < 0
-                    ? weft_read(work->fd, room, work->bytes, work->deadline)
-                    : weft_pread(work->fd, room, work->bytes, work->offset, work->deadline);
+                    ? weft_read(work->fd, dest, work->bytes, work->deadline)
+                    : weft_pread(work->fd, dest, work->bytes, work->offset, work->deadline);
     if (n < 0) {
         weft_buf_free(buf);
         return (int)n;
@@ -91,8 +91,8 @@ static int do_read(struct weft__request *request, weft_buf **result)
 int weft_out_write(weft_out *out, uint64_t tag, int fd, weft_buf *buf, int64_t offset,
                    int64_t deadline)
 {
-    return ask(out, WEFT_COMMAND_WRITE, tag,
-               (struct work){.fd = fd, .buf = buf, .offset = offset, .deadline = deadline});
+    return issue(out, WEFT_COMMAND_WRITE, tag,
+                 (struct work){.fd = fd, .buf = buf, .offset = offset, .deadline = deadline});
 }
 
 static int write_at(const struct work *work)
@@ -109,7 +109,7 @@ static int write_at(const struct work *work)
     return 0;
 }
 
-static int do_write(struct weft__request *request, weft_buf **result)
+static int do_write(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
     (void)result;
@@ -159,10 +159,10 @@ int weft_actor_take_fd(const struct weft_actor_event *event)
 
 int weft_out_accept(weft_out *out, uint64_t tag, int fd, int64_t deadline)
 {
-    return ask(out, WEFT_COMMAND_ACCEPT, tag, (struct work){.fd = fd, .deadline = deadline});
+    return issue(out, WEFT_COMMAND_ACCEPT, tag, (struct work){.fd = fd, .deadline = deadline});
 }
 
-static int do_accept(struct weft__request *request, weft_buf **result)
+static int do_accept(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
     return give_fd(weft_accept(work->fd, work->deadline), result);
@@ -176,11 +176,11 @@ int weft_out_connect(weft_out *out, uint64_t tag, const char *address, int64_t d
         return -ENOMEM;
     }
     memcpy(copy, address, bytes);
-    return ask(out, WEFT_COMMAND_CONNECT, tag,
-               (struct work){.address = copy, .deadline = deadline});
+    return issue(out, WEFT_COMMAND_CONNECT, tag,
+                 (struct work){.address = copy, .deadline = deadline});
 }
 
-static int do_connect(struct weft__request *request, weft_buf **result)
+static int do_connect(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
     return give_fd(weft_connect(work->address, work->deadline), result);
@@ -190,7 +190,7 @@ static int do_connect(struct weft__request *request, weft_buf **result)
 
 static const struct io_command {
     unsigned id;
-    weft__errand_fn fn;
+    weft__command_fiber_fn fn;
 } commands[] = {
     {WEFT_COMMAND_READY, do_ready},     {WEFT_COMMAND_READ, do_read},
     {WEFT_COMMAND_WRITE, do_write},     {WEFT_COMMAND_ACCEPT, do_accept},
@@ -200,12 +200,12 @@ static const struct io_command {
 static int handle(const struct weft_command *command, void *arg)
 {
     const struct io_command *io = arg;
-    return weft__errand_start(command, io->fn);
+    return weft__command_fiber_start(command, io->fn);
 }
 
 int weft_host_handle_io(weft_host *host)
 {
-    WEFT__NEED(host);
+    WEFT__NONNULL(host);
     int err = 0;
     for (size_t i = 0; i < sizeof commands / sizeof *commands && !err; i++) {
         void *arg = (void *)(uintptr_t)&commands[i]; /* only read */

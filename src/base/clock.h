@@ -16,7 +16,7 @@ static inline int64_t weft__clock_ns(void)
 }
 
 /* time + ns, ns >= 0, saturating at INT64_MAX, which means forever. */
-static inline int64_t weft__clock_later(int64_t time, int64_t ns)
+static inline int64_t weft__clock_add(int64_t time, int64_t ns)
 {
     int64_t then;
     return __builtin_add_overflow(time, ns, &then) ? INT64_MAX : then;
@@ -24,7 +24,7 @@ static inline int64_t weft__clock_later(int64_t time, int64_t ns)
 
 /* The remaining time until the deadline, for system calls with relative timeouts; never
  * negative. */
-static inline struct timespec weft__clock_left(int64_t deadline)
+static inline struct timespec weft__clock_remaining(int64_t deadline)
 {
     int64_t now = weft__clock_ns();
     int64_t left = deadline > now ? deadline - now : 0;

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_CPUS 1e6 /* more than a machine has: means no limit */
+#define MAX_CPUS 1e6 /* more than a machine has: means no limit */
 
 /* Rounds a quota up: 1.5 CPUs of time justify two threads. 0: no limit. */
 static unsigned quota_cpus(double quota, double period)
 {
-    if (!(quota > 0 && period > 0 && quota / period < MOST_CPUS)) { /* also false for NaN */
+    if (!(quota > 0 && period > 0 && quota / period < MAX_CPUS)) { /* also false for NaN */
         return 0;
     }
     unsigned cpus = (unsigned)(quota / period);
@@ -28,7 +28,7 @@ static bool read_line(const char *path, char *buf, size_t size)
     return ok;
 }
 
-static unsigned lower(unsigned a, unsigned b)
+static unsigned min_nonzero(unsigned a, unsigned b)
 {
     return b && (!a || b < a) ? b : a;
 }
@@ -65,22 +65,22 @@ static unsigned group_v1(const char *mount, const char *group, size_t len)
 static unsigned group_and_parents(const char *mount, const char *group,
                                   unsigned (*limit)(const char *, const char *, size_t))
 {
-    unsigned least = 0;
+    unsigned lowest = 0;
     size_t len = strlen(group);
     for (;;) {
-        least = lower(least, limit(mount, group, len));
+        lowest = min_nonzero(lowest, limit(mount, group, len));
         while (len > 0 && group[len - 1] != '/') {
             len--;
         }
         if (len == 0) {
-            return least;
+            return lowest;
         }
         len--; /* the slash: continue with the parent */
     }
 }
 
 /* Whether "cpu" is among the names of a list like "cpu,cpuacct". */
-static bool lists_cpu(const char *names)
+static bool has_cpu_controller(const char *names)
 {
     while (names) {
         if (strncmp(names, "cpu", 3) == 0 && (names[3] == ',' || names[3] == 0)) {
@@ -108,7 +108,7 @@ static unsigned line_quota(char *line, const char *mount)
     if (names[0] == 0) {
         return group_and_parents(mount, group, group_v2);
     }
-    return lists_cpu(names) ? group_and_parents(mount, group, group_v1) : 0;
+    return has_cpu_controller(names) ? group_and_parents(mount, group, group_v1) : 0;
 }
 
 unsigned weft__cpu_quota(const char *cgroups, const char *mount)
@@ -118,13 +118,13 @@ unsigned weft__cpu_quota(const char *cgroups, const char *mount)
         return 0;
     }
     char line[512];
-    unsigned least = 0;
+    unsigned lowest = 0;
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
-        least = lower(least, line_quota(line, mount));
+        lowest = min_nonzero(lowest, line_quota(line, mount));
     }
     fclose(f);
-    return least;
+    return lowest;
 }
 
 unsigned weft__cpu_usable(void)
@@ -134,6 +134,6 @@ unsigned weft__cpu_usable(void)
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         cpus = (unsigned)CPU_COUNT(&set);
     }
-    cpus = lower(cpus, weft__cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
+    cpus = min_nonzero(cpus, weft__cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
     return cpus ? cpus : 1;
 }

@@ -20,25 +20,26 @@ struct weft__latch {
     _Atomic(uint32_t) taken;
 };
 
-void weft__latch_take_slow(struct weft__latch *latch);
+void weft__latch_lock_slow(struct weft__latch *latch);
 /* Backs off for a while; `times` is the number of earlier backoffs for the same acquisition. */
-void weft__latch_stay_away(unsigned times);
+void weft__latch_backoff(unsigned times);
 
 /* An exchange: it needs no load before it, and makes setting and cancelling a timer a quarter
  * cheaper. */
 static inline bool weft__latch_try(struct weft__latch *latch)
 {
-    return atomic_exchange_explicit(&latch->taken, 1, memory_order_acquire) == 0; /* pairs: drop */
+    return atomic_exchange_explicit(&latch->taken, 1, memory_order_acquire) ==
+           0; /* pairs: unlock */
 }
 
-static inline void weft__latch_take(struct weft__latch *latch)
+static inline void weft__latch_lock(struct weft__latch *latch)
 {
     if (__builtin_expect(!weft__latch_try(latch), 0)) {
-        weft__latch_take_slow(latch);
+        weft__latch_lock_slow(latch);
     }
 }
 
-static inline void weft__latch_drop(struct weft__latch *latch)
+static inline void weft__latch_unlock(struct weft__latch *latch)
 {
     WEFT__DEBUG_ASSERT(atomic_load_explicit(&latch->taken, memory_order_relaxed) != 0); /* held */
     WEFT__STEP();

@@ -1,6 +1,6 @@
 /* A small lock: 4 bytes, spins briefly, then sleeps in the kernel. For short critical sections of
  * worker threads; never held across a fiber switch. A few locks are held while a thread starts or
- * ends (sched/pool.h, sched/watchdog.c, obs/onsignal.c, sync/signal.c): threads that wait for those
+ * ends (sched/pool.h, sched/watchdog.c, obs/dump_on_signal.c, sync/signal.c): threads that wait for those
  * sleep. pthread mutexes are not used, because the preload hooks or a sanitizer would intercept
  * them.
  *

@@ -19,12 +19,12 @@ static __attribute__((noinline)) bool call(int command)
 }
 
 /* Before threads exist: with several threads, the kernel takes 10 ms or more for this. */
-static __attribute__((constructor)) void enlist(void)
+static __attribute__((constructor)) void register_process(void)
 {
     usable = call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
-bool weft__membarrier_usable(void)
+bool weft__membarrier_is_usable(void)
 {
     return usable;
 }
@@ -37,5 +37,5 @@ void weft__membarrier(void)
     /* A forked child may have to register itself. */
     bool done =
         call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    WEFT__REQUIRE(done, "the kernel takes membarrier no longer");
+    WEFT__REQUIRE(done, "membarrier failed: the kernel no longer supports it");
 }

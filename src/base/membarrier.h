@@ -21,7 +21,7 @@
 #endif
 
 /* Whether the kernel supports it. Code that relies on the barrier checks this once before. */
-bool weft__membarrier_usable(void);
+bool weft__membarrier_is_usable(void);
 /* Preserves errno. */
 void weft__membarrier(void);
 

@@ -9,11 +9,11 @@
 
 #include "base/assert.h"
 #include "base/atomic.h"
-#include "base/text.h"
+#include "base/objname.h"
 
 static _Atomic(int) failures; /* remaining failures to inject */
 
-void weft__thread_fail(int count)
+void weft__thread_fail_next(int count)
 {
     atomic_store_explicit(&failures, count, memory_order_relaxed);
 }
@@ -102,7 +102,7 @@ int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(
     return err ? -EAGAIN : 0;
 }
 
-void weft__thread_name(pthread_t thread, const char *pool, unsigned index)
+void weft__thread_set_name(pthread_t thread, const char *pool, unsigned index)
 {
     char name[16], tail[16]; /* the kernel's limit */
     size_t len = strlen(pool), digits = 0;
@@ -110,7 +110,7 @@ void weft__thread_name(pthread_t thread, const char *pool, unsigned index)
         digits++;
     }
     size_t end = (size_t)snprintf(tail, sizeof tail, "%s_%u", pool + len - digits, index % 100000);
-    size_t most = weft__text_fit(pool, sizeof name - end);
+    size_t most = weft__objname_fit(pool, sizeof name - end);
     size_t head = len - digits < most ? len - digits : most;
     memcpy(name, pool, head);
     memcpy(name + head, tail, end + 1);

@@ -31,7 +31,7 @@ int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(
 /* Sets the kernel's name for a thread of a pool: "<pool>_<index>", limited to 15 bytes. The pool's
  * name is shortened to fit, but keeps a number at its end: isolated pools are numbered.
  */
-void weft__thread_name(pthread_t thread, const char *pool, unsigned index);
+void weft__thread_set_name(pthread_t thread, const char *pool, unsigned index);
 
 /* Calls fn(arg), which may run the program's code. If the thread ends inside fn, by pthread_exit or
  * a cancel that the code has enabled, lost(arg) is called on the thread's own stack, whichever
@@ -39,6 +39,6 @@ void weft__thread_name(pthread_t thread, const char *pool, unsigned index);
 void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg));
 
 /* For tests: the next `count` calls return -EAGAIN. */
-void weft__thread_fail(int count);
+void weft__thread_fail_next(int count);
 
 #endif

@@ -9,8 +9,8 @@
  *
  * View and store are one cache line each. The first view may be freed long before the storage: it
  * is GONE then, and the block is freed with the last reference. This header allocates and frees
- * blocks for all pools: a block belongs to a worker cache (buf/home.h), or to the shared pool
- * (buf/depot.h) if it has none.
+ * blocks for all pools: a block belongs to a worker cache (buf/worker_cache.h), or to the shared pool
+ * (buf/shared_pool.h) if it has none.
  *
  * The state is read only by the owner of the block, or by code that wrongly believes to be the
  * owner. In debug builds the bytes of a free block are poisoned, and checked when the block is
@@ -87,16 +87,16 @@ unsigned weft__class_of(size_t bytes);
 
 /* Allocates a block of the class, LIVE; `bytes` is used for the last class only. NULL: no
  * memory. */
-weft_buf *weft__block_take(unsigned class, size_t bytes);
+weft_buf *weft__block_get(unsigned class, size_t bytes);
 /* Returns a block to the pool it came from. The caller has the last reference. */
-void weft__block_give(weft_buf *block);
+void weft__block_put(weft_buf *block);
 
 /* For the pools: allocate a new block from the system, and free it to the system. */
-weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home);
+weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__buf_cache *cache);
 void weft__block_destroy(weft_buf *block);
 /* Whether a block was freed to the system since the last clear. */
-bool weft__block_shed(void);
-void weft__block_shed_clear(void);
+bool weft__block_freed_to_system(void);
+void weft__block_freed_to_system_clear(void);
 /* Bytes of all blocks, in use and in the pools. */
 size_t weft__block_bytes_held(void);
 /* Called when a block enters a pool, and when it leaves it. */
@@ -104,15 +104,15 @@ void weft__block_poison(weft_buf *block);
 void weft__block_unpoison(weft_buf *block);
 
 /* Records that the view was freed here; for the message about a double free. */
-void weft__block_note(weft_buf *view, const void *at);
+void weft__block_note_free(weft_buf *view, const void *at);
 /* Stops the program: the view is not LIVE. */
-void weft__block_wrong(const weft_buf *view, const char *what) __attribute__((cold, noreturn));
+void weft__block_panic(const weft_buf *view, const char *what) __attribute__((cold, noreturn));
 
 /* Using a freed view is a caller's bug; debug builds check in every call. */
 static inline void weft__block_check(const weft_buf *view)
 {
     if (WEFT_DEBUG && __builtin_expect(view->weft_state != WEFT__BLOCK_LIVE, 0)) {
-        weft__block_wrong(view, "was used after it had been freed");
+        weft__block_panic(view, "was used after it had been freed");
     }
 }
 

@@ -4,15 +4,15 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "buf/block.h"
-#include "buf/depot.h"
-#include "buf/home.h"
+#include "buf/shared_pool.h"
+#include "buf/worker_cache.h"
 
 /* --- storage ------------------------------------------------------------------- */
 
 /* Initialises a view and a store in one block, with one reference. */
-static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
+static weft_buf *init_view(weft_buf *block, unsigned char *data, size_t len)
 {
     struct weft__store *store = weft__block_store(block);
     atomic_store_explicit(&store->refs, 1, memory_order_relaxed);
@@ -25,7 +25,7 @@ static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
 
 /* The holder of the only reference has exclusive access: no other thread can create another.
  * Acquire: what the others did with their views is over. pairs: unref */
-static inline bool alone(const struct weft__store *store)
+static inline bool is_exclusive(const struct weft__store *store)
 {
     return atomic_load_explicit(&store->refs, memory_order_acquire) == 1;
 }
@@ -33,8 +33,8 @@ static inline bool alone(const struct weft__store *store)
 static void unref(struct weft__store *store)
 {
     WEFT__STEP();
-    if (!alone(store) &&
-        atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1) { /* pairs: alone */
+    if (!is_exclusive(store) && atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) !=
+                                    1) { /* pairs: is_exclusive */
         return;
     }
     if (store->release) {
@@ -42,7 +42,7 @@ static void unref(struct weft__store *store)
         store->release = NULL;
         release(store->base, store->bytes, store->arg);
     }
-    weft__block_give(store->block);
+    weft__block_put(store->block);
 }
 
 /* --- allocate and free ----------------------------------------------------------------- */
@@ -53,8 +53,8 @@ weft_buf *weft_buf_alloc(size_t bytes, size_t headroom)
     if (both < bytes || both > PTRDIFF_MAX - WEFT__BLOCK_HEAD) {
         return NULL;
     }
-    weft_buf *block = weft__block_take(weft__class_of(both), both);
-    return block ? begin(block, weft__block_bytes(block) + headroom, 0) : NULL;
+    weft_buf *block = weft__block_get(weft__class_of(both), both);
+    return block ? init_view(block, weft__block_bytes(block) + headroom, 0) : NULL;
 }
 
 weft_buf *weft_buf_copy(const void *bytes, size_t len)
@@ -74,16 +74,16 @@ static void no_release(const void *memory, size_t len, void *arg)
 weft_buf *weft_buf_wrap(const void *memory, size_t len,
                         void (*release)(const void *memory, size_t len, void *arg), void *arg)
 {
-    weft_buf *block = weft__block_take(WEFT__BLOCK_WRAP, 0);
+    weft_buf *block = weft__block_get(WEFT__BLOCK_WRAP, 0);
     if (!block) {
         return NULL;
     }
     struct weft__store *store = weft__block_store(block);
-    store->base = (unsigned char *)(uintptr_t)memory; /* never written: see weft_buf_writable */
+    store->base = (unsigned char *)(uintptr_t)memory; /* never written: see weft_buf_is_writable */
     store->bytes = len;
     store->release = release ? release : no_release;
     store->arg = arg;
-    return begin(block, store->base, len);
+    return init_view(block, store->base, len);
 }
 
 void weft_buf_free(weft_buf *buf)
@@ -92,10 +92,10 @@ void weft_buf_free(weft_buf *buf)
         return;
     }
     if (__builtin_expect(buf->weft_state != WEFT__BLOCK_LIVE, 0)) {
-        weft__block_wrong(buf, "was freed twice");
+        weft__block_panic(buf, "was freed twice");
     }
     if (WEFT_DEBUG) {
-        weft__block_note(buf, __builtin_return_address(0));
+        weft__block_note_free(buf, __builtin_return_address(0));
     }
     struct weft__store *store = buf->weft_store;
     if (buf == store->block) {
@@ -103,7 +103,7 @@ void weft_buf_free(weft_buf *buf)
         unref(store);
     } else {
         unref(store);
-        weft__block_give(buf);
+        weft__block_put(buf);
     }
 }
 
@@ -111,11 +111,11 @@ void weft_buf_free(weft_buf *buf)
 
 weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(from <= buf->len && len <= buf->len - from,
                   "a slice of %zu bytes from %zu of a buffer of %zu", len, from, buf->len);
-    weft_buf *view = weft__block_take(WEFT__BLOCK_SLICE, 0);
+    weft_buf *view = weft__block_get(WEFT__BLOCK_SLICE, 0);
     if (!view) {
         return NULL;
     }
@@ -130,21 +130,21 @@ weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
 
 weft_buf *weft_buf_share(const weft_buf *buf)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     return weft_buf_slice(buf, 0, buf->len);
 }
 
-bool weft_buf_writable(const weft_buf *buf)
+bool weft_buf_is_writable(const weft_buf *buf)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
-    return !buf->weft_store->release && alone(buf->weft_store);
+    return !buf->weft_store->release && is_exclusive(buf->weft_store);
 }
 
 weft_buf *weft_buf_unshare(weft_buf *buf)
 {
-    WEFT__NEED(buf);
-    if (weft_buf_writable(buf)) {
+    WEFT__NONNULL(buf);
+    if (weft_buf_is_writable(buf)) {
         return buf;
     }
     weft_buf *copy = weft_buf_copy(buf->data, buf->len);
@@ -158,22 +158,23 @@ weft_buf *weft_buf_unshare(weft_buf *buf)
 
 size_t weft_buf_headroom(const weft_buf *buf)
 {
-    WEFT__NEED(buf);
-    return weft_buf_writable(buf) ? (size_t)(buf->data - buf->weft_store->base) : 0;
+    WEFT__NONNULL(buf);
+    return weft_buf_is_writable(buf) ? (size_t)(buf->data - buf->weft_store->base) : 0;
 }
 
 size_t weft_buf_tailroom(const weft_buf *buf)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     const struct weft__store *store = buf->weft_store;
-    return weft_buf_writable(buf) ? store->bytes - (size_t)(buf->data - store->base) - buf->len : 0;
+    return weft_buf_is_writable(buf) ? store->bytes - (size_t)(buf->data - store->base) - buf->len
+                                     : 0;
 }
 
 unsigned char *weft_buf_push(weft_buf *buf, size_t n)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     WEFT__REQUIRE(n <= weft_buf_headroom(buf), "weft_buf_push of %zu with a headroom of %zu%s", n,
-                  weft_buf_headroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
+                  weft_buf_headroom(buf), weft_buf_is_writable(buf) ? "" : ": it is not writable");
     buf->data -= n;
     buf->len += n;
     return buf->data;
@@ -181,16 +182,16 @@ unsigned char *weft_buf_push(weft_buf *buf, size_t n)
 
 unsigned char *weft_buf_put(weft_buf *buf, size_t n)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     WEFT__REQUIRE(n <= weft_buf_tailroom(buf), "weft_buf_put of %zu with a tailroom of %zu%s", n,
-                  weft_buf_tailroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
+                  weft_buf_tailroom(buf), weft_buf_is_writable(buf) ? "" : ": it is not writable");
     buf->len += n;
     return buf->data + buf->len - n;
 }
 
 void weft_buf_pull(weft_buf *buf, size_t n)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_pull of %zu from %zu bytes", n, buf->len);
     buf->data += n;
@@ -199,7 +200,7 @@ void weft_buf_pull(weft_buf *buf, size_t n)
 
 void weft_buf_trim(weft_buf *buf, size_t n)
 {
-    WEFT__NEED(buf);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_trim of %zu from %zu bytes", n, buf->len);
     buf->len -= n;
@@ -230,27 +231,27 @@ void weft_buf_set_limits(const struct weft_buf_limits *limits)
 
 size_t weft_buf_trim_pools(void)
 {
-    struct weft__home *home = weft__home_self();
-    size_t bytes = weft__depot_trim();
-    weft__home_call_trim();
-    if (home) {
-        weft__home_tick(home); /* drains the blocks in transit */
-        bytes += weft__home_trim(home);
+    struct weft__buf_cache *cache = weft__buf_cache_self();
+    size_t bytes = weft__buf_shared_trim();
+    weft__buf_cache_request_trim();
+    if (cache) {
+        weft__buf_cache_tick(cache); /* drains the blocks in transit */
+        bytes += weft__buf_cache_trim(cache);
     }
     return bytes;
 }
 
 void weft_buf_stats(struct weft_buf_stats *out)
 {
-    WEFT__NEED(out);
+    WEFT__NONNULL(out);
     memset(out, 0, sizeof *out);
     for (unsigned class = 0; class < WEFT_BUF_CLASSES; class ++) {
         struct weft_buf_class_stats *c = &out->classes[class];
         size_t larger;
         c->bytes = weft__class_bytes(class);
-        weft__depot_add_stats(class, c, &larger);
+        weft__buf_shared_add_stats(class, c, &larger);
         if (class < WEFT__BLOCK_SMALL) {
-            weft__home_add_stats(class, c);
+            weft__buf_cache_add_stats(class, c);
         }
         out->hits += c->hits;
         out->misses += c->misses;

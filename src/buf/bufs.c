@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "buf/block.h"
 
 void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     weft__block_check(buf);
     buf->weft_next = NULL;
     *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = buf;
@@ -22,7 +22,7 @@ void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 
 void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     weft__block_check(buf);
     buf->weft_next = chain->first;
     chain->first = buf;
@@ -35,7 +35,7 @@ void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 
 void weft_bufs_join(weft_bufs *chain, weft_bufs *from)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     WEFT__REQUIRE(chain != from, "weft_bufs_join of a chain with itself");
     if (from->first) {
         *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = from->first;
@@ -48,7 +48,7 @@ void weft_bufs_join(weft_bufs *chain, weft_bufs *from)
 
 weft_buf *weft_bufs_shift(weft_bufs *chain)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     weft_buf *buf = chain->first;
     if (buf) {
         chain->first = buf->weft_next;
@@ -82,7 +82,7 @@ static void move_whole(weft_bufs *head, weft_bufs *chain, size_t *at)
 
 int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     WEFT__REQUIRE(at <= chain->bytes && chain != tail, "weft_bufs_split at %zu of %zu bytes", at,
                   chain->bytes);
     weft_bufs head = {0};
@@ -109,7 +109,7 @@ int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
 
 void weft_bufs_consume(weft_bufs *chain, size_t n)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_consume of %zu from %zu bytes", n, chain->bytes);
     while (chain->first && chain->first->len <= n) {
         n -= chain->first->len;
@@ -124,7 +124,7 @@ void weft_bufs_consume(weft_bufs *chain, size_t n)
 /* The list is singly linked: walk from the front to the cut, then free the rest. */
 void weft_bufs_trim(weft_bufs *chain, size_t n)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_trim of %zu from %zu bytes", n, chain->bytes);
     weft_bufs head = {0};
     size_t left = chain->bytes - n;
@@ -143,7 +143,7 @@ void weft_bufs_trim(weft_bufs *chain, size_t n)
 
 int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     weft_bufs views = {0};
     for (const weft_buf *buf = from->first; buf; buf = buf->weft_next) {
         weft_buf *view = weft_buf_share(buf);
@@ -159,7 +159,7 @@ int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 
 int weft_bufs_linearise(weft_bufs *chain, size_t n)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_linearise of %zu of %zu bytes", n, chain->bytes);
     const weft_buf *first = chain->first;
     while (first && first->len == 0) {
@@ -186,7 +186,7 @@ int weft_bufs_linearise(weft_bufs *chain, size_t n)
 
 size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     size_t done = 0;
     for (const weft_buf *buf = chain->first; buf && done < n; buf = buf->weft_next) {
         if (from >= buf->len) {
@@ -203,7 +203,7 @@ size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n)
 
 int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     int n = 0;
     for (const weft_buf *buf = chain->first; buf && n < max; buf = buf->weft_next) {
         if (buf->len) {
@@ -215,7 +215,7 @@ int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
 
 /* The buffer where bytes can be added after all others: the last non-empty buffer, or the first of
  * all. */
-static weft_buf *room_begins(const weft_bufs *chain)
+static weft_buf *first_with_tailroom(const weft_bufs *chain)
 {
     weft_buf *last = chain->first;
     for (weft_buf *buf = last; buf; buf = buf->weft_next) {
@@ -224,11 +224,11 @@ static weft_buf *room_begins(const weft_bufs *chain)
     return last;
 }
 
-int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max)
+int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     int n = 0;
-    for (const weft_buf *buf = room_begins(chain); buf && n < max; buf = buf->weft_next) {
+    for (const weft_buf *buf = first_with_tailroom(chain); buf && n < max; buf = buf->weft_next) {
         size_t room = weft_buf_tailroom(buf);
         if (room) {
             iov[n++] = (struct iovec){.iov_base = buf->data + buf->len, .iov_len = room};
@@ -237,15 +237,15 @@ int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max)
     return n;
 }
 
-void weft_bufs_fill(weft_bufs *chain, size_t n)
+void weft_bufs_commit(weft_bufs *chain, size_t n)
 {
-    WEFT__NEED(chain);
+    WEFT__NONNULL(chain);
     chain->bytes += n;
-    for (weft_buf *buf = room_begins(chain); buf && n; buf = buf->weft_next) {
+    for (weft_buf *buf = first_with_tailroom(chain); buf && n; buf = buf->weft_next) {
         size_t room = weft_buf_tailroom(buf);
         size_t part = room < n ? room : n;
         weft_buf_put(buf, part);
         n -= part;
     }
-    WEFT__REQUIRE(n == 0, "weft_bufs_fill of %zu bytes more than there is room for", n);
+    WEFT__REQUIRE(n == 0, "weft_bufs_commit of %zu bytes more than there is room for", n);
 }

@@ -9,11 +9,11 @@
 #include "base/assert.h"
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/pool.h"
 #include "sync/event.h"
 
-#define LEAST_PATIENCE_NS 1000000000
+#define MIN_GRACE_NS 1000000000
 
 /* --- life ---------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ static int64_t spin_ns(const struct weft_dispatcher_opts *opts)
 }
 
 /* Install the callback for this dispatcher only. On error the pool is destroyed. */
-static int listen_to(weft_dispatcher *d, const struct weft_perf *perf)
+static int install_perf(weft_dispatcher *d, const struct weft_perf *perf)
 {
     d->perf = *perf;
     d->perf.pool = d->pool;
@@ -67,27 +67,27 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
         return weft__refuse(-EINVAL, "on_overdue: must be one of enum weft_overdue");
     }
     weft_dispatcher *d = weft__alloc(sizeof *d);
-    struct weft__ranks **ranks = weft__map(WEFT__GROUPS * sizeof *ranks);
-    struct weft__order *order = opts->order_hash ? weft__order_create() : NULL;
+    struct weft__group_queues **queues = weft__map(WEFT__GROUPS * sizeof *queues);
+    struct weft__run_order *order = opts->order_hash ? weft__run_order_create() : NULL;
     struct weft_pool_opts inner = pool_opts(opts);
     int err =
-        d && ranks && (order || !opts->order_hash) ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
+        d && queues && (order || !opts->order_hash) ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
     if (!err && opts->perf) {
-        err = listen_to(d, opts->perf);
+        err = install_perf(d, opts->perf);
     }
     if (err) {
-        weft__order_destroy(order);
-        if (ranks) {
-            weft__unmap(ranks, WEFT__GROUPS * sizeof *ranks);
+        weft__run_order_destroy(order);
+        if (queues) {
+            weft__unmap(queues, WEFT__GROUPS * sizeof *queues);
         }
         weft__free(d);
         return err;
     }
-    weft__rounds_init(&d->rounds, &d->pool->workers[0]);
+    weft__group_sched_init(&d->rounds, &d->pool->workers[0]);
     if (order) {
-        weft__rounds_record(&d->rounds, order);
+        weft__group_sched_record_order(&d->rounds, order);
     }
-    d->rounds.ranks = ranks;
+    d->rounds.queues = queues;
     d->rounds.settle = weft__group_settle;
     d->rounds.max_poll_ns = opts->max_poll_ns;
     d->rounds.spins = opts->spin_rounds > 0 ? (unsigned)opts->spin_rounds : !opts->spin_rounds;
@@ -96,14 +96,14 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
     d->on_overdue = opts->on_overdue;
     weft_event_init(&d->empty, &(struct weft_sync_opts){.name = "the dispatcher's groups"});
     weft_event_set(&d->empty);
-    d->pool->rounds = &d->rounds;
+    d->pool->group_sched = &d->rounds;
     *out = d;
     return 0;
 }
 
 int weft_dispatcher_start(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     return atomic_load_explicit(&d->stopping, memory_order_relaxed) ? -ESHUTDOWN
                                                                     : weft__pool_start(d->pool);
 }
@@ -122,14 +122,14 @@ void weft_dispatcher_destroy(weft_dispatcher *d)
     if (d->perf.on_event) {
         weft_perf_remove(&d->perf);
     }
-    d->pool->rounds = NULL; /* a pool with a scheduler refuses to be destroyed */
+    d->pool->group_sched = NULL; /* a pool with a scheduler refuses to be destroyed */
     weft_pool_destroy(d->pool);
-    weft__order_destroy(d->rounds.order);
-    weft__unmap(d->rounds.ranks, WEFT__GROUPS * sizeof(struct weft__ranks *));
+    weft__run_order_destroy(d->rounds.order);
+    weft__unmap(d->rounds.queues, WEFT__GROUPS * sizeof(struct weft__group_queues *));
     weft__free(d);
 }
 
-void weft__dispatcher_lost(weft_dispatcher *d)
+void weft__dispatcher_group_finished(weft_dispatcher *d)
 {
     weft__lock(&d->lock);
     if (--d->unfinished == 0) {
@@ -140,7 +140,7 @@ void weft__dispatcher_lost(weft_dispatcher *d)
 
 /* --- the caller's thread ------------------------------------------------------------------ */
 
-static bool is_callers(const weft_dispatcher *d)
+static bool is_caller_thread(const weft_dispatcher *d)
 {
     return d->caller && pthread_equal(d->pool->caller_thread, pthread_self());
 }
@@ -152,7 +152,7 @@ static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
     struct weft__event *empty = weft__event_of(&d->empty);
     struct weft__waiter waiter;
     struct weft__node node;
-    weft__pool_caller_enters(pool);
+    weft__pool_caller_enter(pool);
     weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
     weft__node_init(&node, &waiter, 0);
     int err = 0;
@@ -161,12 +161,12 @@ static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
         weft__event_finish(empty, &node);
         err = reason == WEFT__REASON_CANCEL ? -EDEADLK : weft__reason_errno(reason);
     }
-    weft__pool_caller_leaves(pool);
+    weft__pool_caller_leave(pool);
     return err;
 }
 
 /* Allowed while the dispatcher is stopping: its groups must be able to end. */
-static int start_lent(weft_dispatcher *d)
+static int start_or_resume(weft_dispatcher *d)
 {
     weft__lock(&d->lock);
     bool stopped = d->stopped;
@@ -176,34 +176,34 @@ static int start_lent(weft_dispatcher *d)
 
 int weft_dispatcher_run(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
-    if (!is_callers(d)) {
+    WEFT__NONNULL_AS(d, "dispatcher");
+    if (!is_caller_thread(d)) {
         return -EINVAL;
     }
     if (weft__worker_self()) {
         return -EBUSY;
     }
-    int err = start_lent(d);
+    int err = start_or_resume(d);
     return err ? err : serve_until_empty(d, WEFT_FOREVER);
 }
 
 int weft_dispatcher_poll(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
-    int err = is_callers(d) ? start_lent(d) : -EINVAL;
+    WEFT__NONNULL_AS(d, "dispatcher");
+    int err = is_caller_thread(d) ? start_or_resume(d) : -EINVAL;
     return err ? err : weft__pool_poll(d->pool);
 }
 
 int weft_dispatcher_fd(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     return weft_pool_fd(d->pool);
 }
 
 int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
-    if (weft__rounds_busy(&d->rounds)) {
+    WEFT__NONNULL_AS(d, "dispatcher");
+    if (weft__group_sched_is_busy(&d->rounds)) {
         return 0;
     }
     int64_t next = weft_pool_next_deadline(d->pool);
@@ -215,7 +215,7 @@ int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
 
 void weft_dispatcher_request_stop(weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     weft__lock(&d->lock);
     atomic_store_explicit(&d->stopping, true, memory_order_relaxed);
     for (weft_group *group = d->groups; group; group = group->next) {
@@ -226,11 +226,12 @@ void weft_dispatcher_request_stop(weft_dispatcher *d)
 
 static int wait_empty(weft_dispatcher *d, int64_t deadline)
 {
-    return is_callers(d) ? serve_until_empty(d, deadline) : weft_event_wait(&d->empty, deadline);
+    return is_caller_thread(d) ? serve_until_empty(d, deadline)
+                               : weft_event_wait(&d->empty, deadline);
 }
 
 /* Count the unfinished groups and store up to `max` names. */
-static int note_late(weft_dispatcher *d, const char **late, size_t max)
+static int list_unfinished(weft_dispatcher *d, const char **late, size_t max)
 {
     size_t n = 0;
     weft__lock(&d->lock);
@@ -247,7 +248,7 @@ static int note_late(weft_dispatcher *d, const char **late, size_t max)
 }
 
 /* Wait after the deadline: 0, -EBUSY, or the error of the wait. */
-static int wait_on(weft_dispatcher *d, int overdue, int64_t began, int64_t deadline)
+static int wait_overdue(weft_dispatcher *d, int overdue, int64_t began, int64_t deadline)
 {
     if (overdue) {
         fprintf(stderr, "weft: dispatcher %s: %d group%s not finished in time%s\n", d->pool->name,
@@ -258,10 +259,9 @@ static int wait_on(weft_dispatcher *d, int overdue, int64_t began, int64_t deadl
     if (d->on_overdue == WEFT_OVERDUE_WARN) {
         return wait_empty(d, WEFT_FOREVER);
     }
-    int64_t patience = deadline > began ? deadline - began : 0;
+    int64_t grace = deadline > began ? deadline - began : 0;
     weft__pool_cancel_all(d->pool, WEFT__IDENT_CANCEL);
-    int err =
-        wait_empty(d, weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS));
+    int err = wait_empty(d, weft_after(grace > MIN_GRACE_NS ? grace : MIN_GRACE_NS));
     return err == -ETIMEDOUT ? -EBUSY : err;
 }
 
@@ -271,14 +271,14 @@ static bool needs_absent_caller(weft_dispatcher *d)
     weft__lock(&d->lock);
     bool left = d->unfinished > 0;
     weft__unlock(&d->lock);
-    return left && d->caller && !is_callers(d) &&
+    return left && d->caller && !is_caller_thread(d) &&
            atomic_load_explicit(&d->pool->workers[0].state, memory_order_relaxed) ==
                WEFT_WORKER_ABSENT;
 }
 
 int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late, size_t max)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     int64_t began = weft_now();
     int overdue = 0;
     weft_dispatcher_request_stop(d);
@@ -288,12 +288,12 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
     if (needs_absent_caller(d)) {
         return -EDEADLK;
     }
-    int err = start_lent(d); /* fibers submitted before the start must end too */
+    int err = start_or_resume(d); /* fibers submitted before the start must end too */
     err = err == -EBUSY || err == -ESHUTDOWN ? 0 : err; /* another stop got at least this far */
     err = err ? err : wait_empty(d, deadline);
     if (err == -ETIMEDOUT) {
-        overdue = note_late(d, late, max);
-        err = wait_on(d, overdue, began, deadline);
+        overdue = list_unfinished(d, late, max);
+        err = wait_overdue(d, overdue, began, deadline);
     }
     err = err ? err : weft__pool_stop(d->pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
     if (err) {
@@ -310,15 +310,15 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
 weft_dispatcher *weft_dispatcher_self(void)
 {
     const struct weft__worker *w = weft__worker_self();
-    if (!w || !w->rounds) {
+    if (!w || !w->group_sched) {
         return NULL;
     }
-    return (weft_dispatcher *)(void *)((char *)w->rounds - offsetof(weft_dispatcher, rounds));
+    return (weft_dispatcher *)(void *)((char *)w->group_sched - offsetof(weft_dispatcher, rounds));
 }
 
 const char *weft_dispatcher_name(const weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     return weft_pool_name(d->pool);
 }
 
@@ -329,14 +329,14 @@ weft_pool *weft_dispatcher_pool(const weft_dispatcher *d)
 
 uint64_t weft_dispatcher_order_hash(const weft_dispatcher *d)
 {
-    WEFT__NEED_AS(d, "dispatcher");
-    const struct weft__order *order = d->rounds.order;
+    WEFT__NONNULL_AS(d, "dispatcher");
+    const struct weft__run_order *order = d->rounds.order;
     return order ? atomic_load_explicit(&order->hash, memory_order_relaxed) : 0;
 }
 
 void weft_dispatcher_stats(weft_dispatcher *d, struct weft_dispatcher_stats *out)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     const struct weft__counters *c = &d->pool->workers[0].counters;
     *out = (struct weft_dispatcher_stats){
         .rounds = atomic_load_explicit(&d->rounds.gone, memory_order_relaxed),

@@ -1,12 +1,12 @@
 /* Internal structures of a dispatcher and of a group. The public contract is <weft/dispatcher.h>.
  *
  * A dispatcher is a pool with one worker that uses the round-based group scheduler
- * (sched/rounds.h). A group owns run queues in that scheduler, and has a life cycle:
+ * (sched/group_scheduler.h). A group owns run queues in that scheduler, and has a life cycle:
  *
  *   running --stop--> stopping --only daemons left--> finishing --daemons ended--> finished
  *
  * Everything that other threads send to a group (posted functions, new fibers, the stop request)
- * passes the group's intake (sched/gate.h, with the proof). weft__group_settle decides whether the
+ * passes the group's intake (sched/intake.h, with the proof). weft__group_settle decides whether the
  * group finishes. It runs after every turn in which the group could finish, and every arrival and
  * every end of a fiber causes a turn. The order in weft__group_settle:
  *   1. only daemons are left and nothing is on its way: cancel the daemons;
@@ -22,7 +22,7 @@
 #include <weft/event.h>
 
 #include "base/lock.h"
-#include "sched/rounds.h"
+#include "sched/group_scheduler.h"
 #include "sched/spawn.h"
 #include "sched/worker.h"
 
@@ -30,7 +30,7 @@
 
 struct weft_dispatcher {
     weft_pool *pool;
-    struct weft__rounds rounds; /* used by the worker's thread only */
+    struct weft__group_sched rounds; /* used by the worker's thread only */
     /* immutable */
     struct weft_perf perf; /* on_event NULL: not installed */
     bool caller;
@@ -48,7 +48,7 @@ struct weft_dispatcher {
 
 /* The numbers of weft_group_stats, as a sequence lock: written by the group's thread, read by any
  * thread. `version` is odd while a write is in progress. */
-struct weft__group_shot {
+struct weft__group_snapshot {
     _Atomic(uint64_t) version;
     _Atomic(uint64_t) turns, executed, fibers, daemons, ready;
 };
@@ -61,19 +61,19 @@ enum weft__group_phase {
 };
 
 struct weft_group {
-    struct weft__ranks ranks; /* first member: sync/source.c relies on it */
+    struct weft__group_queues queues; /* first member: sync/source.c relies on it */
     weft_dispatcher *dispatcher;
     char *name; /* owned copy */
     enum weft_on_fatal on_fatal;
     weft_group *next; /* under the dispatcher's lock */
     weft_future *finished;
-    weft_event stop;              /* used by the group only */
-    _Atomic(int) phase;           /* enum weft__group_phase; written by the group's thread */
-    _Atomic(uint32_t) stop_asked; /* the stop command was sent or has run */
-    struct weft__command ask;     /* weft_group_stop from outside the group */
-    int error;                    /* group only: the error the group fails with */
-    uint64_t daemons_told;        /* group only: daemons started when daemons were last cancelled */
-    struct weft__group_shot shot;
+    weft_event stop;                   /* used by the group only */
+    _Atomic(int) phase;                /* enum weft__group_phase; written by the group's thread */
+    _Atomic(uint32_t) stop_asked;      /* the stop command was sent or has run */
+    struct weft__command stop_command; /* weft_group_stop from outside the group */
+    int error;                         /* group only: the error the group fails with */
+    uint64_t daemons_cancelled; /* group only: daemons started when daemons were last cancelled */
+    struct weft__group_snapshot snapshot;
 };
 
 static inline enum weft__group_phase weft__group_phase(const weft_group *group)
@@ -87,38 +87,39 @@ static inline enum weft__group_phase weft__group_phase(const weft_group *group)
  * group. `w` is the calling thread's worker, or NULL. */
 static inline bool weft__group_is_among(const weft_group *group, const struct weft__worker *w)
 {
-    return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
+    return w && w->group_sched == group->queues.rounds &&
+           (weft__running(w) || w->group_sched->running);
 }
 
 /* Prepare *member for a spawn from any thread: 0, -ESHUTDOWN, -EINVAL. A spawn from outside passes
  * the intake. */
 static inline int weft__group_admit(weft_group *group, const struct weft__worker *w,
                                     const struct weft_member_opts *opts,
-                                    struct weft__member *member)
+                                    struct weft__group_member *member)
 {
     if (opts->signals_per_round > UINT16_MAX) {
         return -EINVAL;
     }
-    *member = (struct weft__member){
-        .group = group->ranks.index,
+    *member = (struct weft__group_member){
+        .group = group->queues.index,
         .signals = (uint16_t)opts->signals_per_round,
         .daemon = opts->daemon,
         .front = opts->front,
-        .gate = weft__group_is_among(group, w) ? NULL : &group->ranks.gate,
+        .intake = weft__group_is_among(group, w) ? NULL : &group->queues.intake,
     };
     return weft__group_phase(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;
 }
 
-static inline weft_group *weft__group_of(struct weft__ranks *ranks)
+static inline weft_group *weft__group_of(struct weft__group_queues *queues)
 {
-    return (weft_group *)(void *)ranks;
+    return (weft_group *)(void *)queues;
 }
 
 /* The scheduler's `settle` callback. */
-void weft__group_settle(struct weft__ranks *ranks);
+void weft__group_settle(struct weft__group_queues *queues);
 /* Stop the group; the caller runs in the group. */
 void weft__group_stop_here(weft_group *group);
 /* A group has finished. The dispatcher exists until the end of the round. */
-void weft__dispatcher_lost(weft_dispatcher *dispatcher);
+void weft__dispatcher_group_finished(weft_dispatcher *dispatcher);
 
 #endif

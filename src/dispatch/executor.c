@@ -18,8 +18,8 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "dispatch/dispatcher.h"
 
 /* --- calls ------------------------------------------------------------------------------ */
@@ -30,7 +30,7 @@ struct call {
     weft_future *over;
 };
 
-/* Cancels the future if fn left through weft_exit; otherwise the future is decided already. */
+/* Cancels the future if fn left through weft_fiber_exit; otherwise the future is decided already. */
 static void end_call(void *arg)
 {
     struct call *call = arg;
@@ -51,18 +51,18 @@ static void decide(weft_future *over, int err, void *value)
 static void *run_call(void *arg)
 {
     struct call *call = arg;
-    struct weft_cleanup end;
+    struct weft_fiber_cleanup end;
     void *value = NULL;
-    weft_cleanup_push(&end, end_call, call);
+    weft_fiber_cleanup_push(&end, end_call, call);
     int err = call->fn(call->arg, &value);
     decide(call->over, err, value);
-    weft_cleanup_pop(&end, true);
+    weft_fiber_cleanup_pop(&end, true);
     return NULL;
 }
 
 int weft_group_call(weft_group *group, weft_future **out, weft_work_fn fn, void *arg)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     struct call *call = fn ? weft__alloc(sizeof *call) : NULL;
     if (!call) {
         return fn ? -ENOMEM : -EINVAL;
@@ -160,8 +160,9 @@ static void note_failure(weft_schedule *s, int err)
     count(&s->failures);
     atomic_store_explicit(&s->last_error, err, memory_order_relaxed);
     if (first && s->kind != WEFT_ONCE) {
-        fprintf(stderr, "weft: group %s: %s failed, and goes on: %s\n", weft_group_name(s->group),
-                s->name[0] ? s->name : "a periodic function", weft_strerror(err));
+        fprintf(stderr, "weft: group %s: %s failed and keeps running: %s\n",
+                weft_group_name(s->group), s->name[0] ? s->name : "a periodic function",
+                weft_strerror(err));
     }
 }
 
@@ -192,7 +193,7 @@ static void set_next(weft_schedule *s)
 {
     int64_t now = weft_now();
     int64_t from = s->kind == WEFT_FIXED_RATE ? s->due : now;
-    int64_t next = weft__clock_later(from, s->period_ns);
+    int64_t next = weft__clock_add(from, s->period_ns);
     s->due = next < WEFT_FOREVER ? next : WEFT_FOREVER - 1;
     if (s->due <= now) {
         count(&s->overruns);
@@ -203,9 +204,9 @@ static void set_next(weft_schedule *s)
 static void *run_schedule(void *arg)
 {
     weft_schedule *s = arg;
-    struct weft_cleanup end;
+    struct weft_fiber_cleanup end;
     void *value;
-    weft_cleanup_push(&end, end_schedule, s);
+    weft_fiber_cleanup_push(&end, end_schedule, s);
     while (wait_for_time(s) && step(s, PENDING, RUNNING)) {
         int err = run_once(s, &value);
         if (s->kind == WEFT_ONCE) {
@@ -217,7 +218,7 @@ static void *run_schedule(void *arg)
         }
         set_next(s);
     }
-    weft_cleanup_pop(&end, true);
+    weft_fiber_cleanup_pop(&end, true);
     return NULL;
 }
 
@@ -232,7 +233,7 @@ static bool is_valid(const struct weft_schedule_opts *opts)
 int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn, void *arg,
                         const struct weft_schedule_opts *options)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     static const struct weft_schedule_opts defaults;
     const struct weft_schedule_opts *opts = options ? options : &defaults;
     if (!fn) {
@@ -257,7 +258,7 @@ int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn,
     s->period_ns = opts->period_ns;
     weft__deadline_check(opts->at);
     s->due = opts->at ? opts->at : weft_now();
-    weft__text_cut(s->name, sizeof s->name, opts->name ? opts->name : "");
+    weft__objname_truncate(s->name, sizeof s->name, opts->name ? opts->name : "");
     atomic_init(&s->refs, out ? 2 : 1); /* the fiber's and the caller's */
     weft_event_init(&s->cancelled, &(struct weft_sync_opts){.name = "its time"});
     struct weft_member_opts member = {.name = opts->name ? opts->name : "schedule",
@@ -275,7 +276,7 @@ int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn,
 
 int weft_schedule_cancel(weft_schedule *s)
 {
-    WEFT__NEED_AS(s, "schedule");
+    WEFT__NONNULL_AS(s, "schedule");
     uint32_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
     do {
         if (word & (CANCELLED | ENDED)) {
@@ -295,13 +296,13 @@ int weft_schedule_cancel(weft_schedule *s)
 
 weft_future *weft_schedule_over(weft_schedule *schedule)
 {
-    WEFT__NEED(schedule);
+    WEFT__NONNULL(schedule);
     return schedule->over;
 }
 
 void weft_schedule_stats(const weft_schedule *s, struct weft_schedule_stats *out)
 {
-    WEFT__NEED_AS(s, "schedule");
+    WEFT__NONNULL_AS(s, "schedule");
     *out = (struct weft_schedule_stats){
         .runs = atomic_load_explicit(&s->runs, memory_order_relaxed),
         .failures = atomic_load_explicit(&s->failures, memory_order_relaxed),

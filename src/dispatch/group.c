@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "dispatch/dispatcher.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
@@ -26,7 +26,7 @@ static void set_phase(weft_group *group, enum weft__group_phase phase)
 static bool is_inside(const weft_group *group)
 {
     const struct weft__worker *w = weft__worker_self();
-    return w && w->rounds && w->rounds->running == &group->ranks;
+    return w && w->group_sched && w->group_sched->running == &group->queues;
 }
 
 /* --- life ---------------------------------------------------------------------------- */
@@ -37,22 +37,22 @@ static unsigned number_locked(weft_dispatcher *d)
     for (unsigned i = 0; i < WEFT__GROUPS - 1; i++) {
         unsigned number = d->last_number % (WEFT__GROUPS - 1) + 1;
         d->last_number = number;
-        if (!d->rounds.ranks[number]) {
+        if (!d->rounds.queues[number]) {
             return number;
         }
     }
     return 0;
 }
 
-static int enroll(weft_group *group)
+static int add_to_dispatcher(weft_group *group)
 {
     weft_dispatcher *d = group->dispatcher;
     weft__lock(&d->lock);
     bool stopping = atomic_load_explicit(&d->stopping, memory_order_relaxed);
     unsigned number = stopping ? 0 : number_locked(d);
     if (number) {
-        group->ranks.index = (uint16_t)number;
-        d->rounds.ranks[number] = &group->ranks;
+        group->queues.index = (uint16_t)number;
+        d->rounds.queues[number] = &group->queues;
         group->next = d->groups;
         d->groups = group;
         d->unfinished++;
@@ -70,7 +70,7 @@ static void group_free(weft_group *group)
 
 int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_group_opts *options)
 {
-    WEFT__NEED_AS(d, "dispatcher");
+    WEFT__NONNULL_AS(d, "dispatcher");
     static const struct weft_group_opts defaults;
     const struct weft_group_opts *opts = options ? options : &defaults;
     if (opts->on_fatal > WEFT_FATAL_ABORTS) {
@@ -82,7 +82,7 @@ int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_gr
         return -ENOMEM;
     }
     weft_future *finished = NULL;
-    group->name = weft__text_copy(opts->name ? opts->name : "group");
+    group->name = weft__objname_copy(opts->name ? opts->name : "group");
     int err =
         group->name
             ? weft_future_create(&finished, &(struct weft_sync_opts){.name = "the end of a group"})
@@ -91,14 +91,14 @@ int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_gr
         group_free(group);
         return err;
     }
-    weft__ranks_init(&group->ranks, &d->rounds);
-    group->ranks.name = group->name;
-    group->ranks.slice = opts->slice ? opts->slice : DEFAULT_SLICE;
+    weft__group_queues_init(&group->queues, &d->rounds);
+    group->queues.name = group->name;
+    group->queues.slice = opts->slice ? opts->slice : DEFAULT_SLICE;
     group->dispatcher = d;
     group->on_fatal = opts->on_fatal;
     group->finished = finished;
     weft_event_init(&group->stop, &(struct weft_sync_opts){.name = "stop", .group = group});
-    err = enroll(group);
+    err = add_to_dispatcher(group);
     if (err) {
         weft_future_unref(finished);
         group_free(group);
@@ -119,7 +119,7 @@ void weft_group_destroy(weft_group *group)
         at = &(*at)->next;
     }
     *at = group->next;
-    d->rounds.ranks[group->ranks.index] = NULL;
+    d->rounds.queues[group->queues.index] = NULL;
     weft__unlock(&d->lock);
     weft_future_unref(group->finished);
     group_free(group);
@@ -130,10 +130,10 @@ void weft_group_destroy(weft_group *group)
 int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                      const struct weft_member_opts *opts)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     static const struct weft_member_opts defaults;
     opts = opts ? opts : &defaults;
-    struct weft__member member;
+    struct weft__group_member member;
     struct weft_fiber_opts inner = {
         .name = opts->name,
         .stack_bytes = opts->stack_bytes,
@@ -141,7 +141,7 @@ int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
         .fp_env = opts->fp_env,
     };
     int err = weft__group_admit(group, weft__worker_self(), opts, &member);
-    return err ? err : weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
+    return err ? err : weft__spawn_in_group(group->dispatcher->pool, out, fn, arg, &inner, &member);
 }
 
 /* --- posted functions ------------------------- */
@@ -163,7 +163,7 @@ static void run_post(struct weft__command *command)
 
 int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     if (is_inside(group)) {
         fn(arg);
         return 0;
@@ -173,14 +173,14 @@ int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
     if (!post) {
         return -ENOMEM;
     }
-    post->command = (struct weft__command){.run = run_post, .ranks = &group->ranks};
+    post->command = (struct weft__command){.run = run_post, .queues = &group->queues};
     post->fn = fn;
     post->arg = arg;
-    if (!weft__gate_enter(&group->ranks.gate)) {
+    if (!weft__intake_enter(&group->queues.intake)) {
         weft__free(post);
         return -ESHUTDOWN;
     }
-    weft__rounds_post(group->ranks.rounds, &post->command);
+    weft__group_sched_post(group->queues.rounds, &post->command);
     return 0;
 }
 
@@ -196,19 +196,19 @@ static void run_submitted(struct weft__command *command)
 
 int weft_group_submit(weft_group *group, struct weft_post *post)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     struct weft__command *command = (struct weft__command *)(void *)post->weft_private;
     if (is_inside(group)) {
         post->fn(post);
         return 0;
     }
     weft__pool_check_fork(group->dispatcher->pool);
-    if (!weft__gate_enter(&group->ranks.gate)) {
+    if (!weft__intake_enter(&group->queues.intake)) {
         return -ESHUTDOWN;
     }
     command->run = run_submitted;
-    command->ranks = &group->ranks;
-    weft__rounds_post(group->ranks.rounds, command);
+    command->queues = &group->queues;
+    weft__group_sched_post(group->queues.rounds, command);
     return 0;
 }
 
@@ -224,12 +224,12 @@ void weft__group_stop_here(weft_group *group)
 
 static void run_stop(struct weft__command *command)
 {
-    weft__group_stop_here(weft__group_of(command->ranks));
+    weft__group_stop_here(weft__group_of(command->queues));
 }
 
 void weft_group_stop(weft_group *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     weft__pool_check_fork(group->dispatcher->pool);
     if (atomic_exchange_explicit(&group->stop_asked, 1, memory_order_relaxed)) {
         return;
@@ -238,15 +238,15 @@ void weft_group_stop(weft_group *group)
         weft__group_stop_here(group);
         return;
     }
-    group->ask = (struct weft__command){.run = run_stop, .ranks = &group->ranks};
-    if (weft__gate_enter(&group->ranks.gate)) {
-        weft__rounds_post(group->ranks.rounds, &group->ask);
+    group->stop_command = (struct weft__command){.run = run_stop, .queues = &group->queues};
+    if (weft__intake_enter(&group->queues.intake)) {
+        weft__group_sched_post(group->queues.rounds, &group->stop_command);
     }
 }
 
 bool weft_group_is_stopping(const weft_group *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     return atomic_load_explicit(&group->stop_asked, memory_order_relaxed) != 0 ||
            weft__group_phase(group) != WEFT__GROUP_RUNNING;
 }
@@ -281,7 +281,7 @@ void weft_group_fail(int err)
 static bool is_daemon_of(const struct weft__task *task, const weft_group *group)
 {
     return task->home == group->dispatcher->pool && (task->flags & WEFT__TASK_DAEMON) &&
-           task->group == group->ranks.index;
+           task->group == group->queues.index;
 }
 
 static void cancel_daemons(weft_group *group)
@@ -303,10 +303,10 @@ static void cancel_daemons(weft_group *group)
     }
 }
 
-static void show(weft_group *group)
+static void publish_snapshot(weft_group *group)
 {
-    struct weft__ranks *r = &group->ranks;
-    struct weft__group_shot *s = &group->shot;
+    struct weft__group_queues *r = &group->queues;
+    struct weft__group_snapshot *s = &group->snapshot;
     uint64_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
     atomic_store_explicit(&s->version, version + 1, memory_order_relaxed);
     /* Release for each: a reader that sees one of them also sees that the version was odd.
@@ -319,31 +319,31 @@ static void show(weft_group *group)
     atomic_store_explicit(&s->version, version + 2, memory_order_release);
 }
 
-void weft__group_settle(struct weft__ranks *ranks)
+void weft__group_settle(struct weft__group_queues *queues)
 {
-    weft_group *group = weft__group_of(ranks);
+    weft_group *group = weft__group_of(queues);
     weft_dispatcher *d = group->dispatcher;
     enum weft__group_phase phase = weft__group_phase(group);
-    show(group);
-    if (phase == WEFT__GROUP_RUNNING || phase == WEFT__GROUP_FINISHED || ranks->live > 0 ||
-        !weft__gate_is_still(&ranks->gate)) {
+    publish_snapshot(group);
+    if (phase == WEFT__GROUP_RUNNING || phase == WEFT__GROUP_FINISHED || queues->live > 0 ||
+        !weft__intake_is_empty(&queues->intake)) {
         return;
     }
-    if (ranks->daemons > 0) {
+    if (queues->daemons > 0) {
         set_phase(group, WEFT__GROUP_FINISHING);
-        if (group->daemons_told != ranks->daemons_ever) {
-            group->daemons_told = ranks->daemons_ever;
+        if (group->daemons_cancelled != queues->daemons_ever) {
+            group->daemons_cancelled = queues->daemons_ever;
             cancel_daemons(group); /* each end calls this function again */
         }
         return;
     }
-    if (!weft__gate_shut(&ranks->gate)) {
+    if (!weft__intake_close(&queues->intake)) {
         return; /* the arrival calls this function again */
     }
     weft_future *finished = weft_future_ref(group->finished);
     int error = group->error;
     set_phase(group, WEFT__GROUP_FINISHED);
-    weft__dispatcher_lost(d);
+    weft__dispatcher_group_finished(d);
     if (error) {
         weft_future_fail(finished, error);
     } else {
@@ -356,42 +356,43 @@ void weft__group_settle(struct weft__ranks *ranks)
 
 weft_future *weft_group_finished(weft_group *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     return group->finished;
 }
 
 weft_group *weft_group_self(void)
 {
     const struct weft__worker *w = weft__worker_self();
-    return w && w->rounds && w->rounds->running ? weft__group_of(w->rounds->running) : NULL;
+    return w && w->group_sched && w->group_sched->running ? weft__group_of(w->group_sched->running)
+                                                          : NULL;
 }
 
 weft_dispatcher *weft_group_dispatcher(const weft_group *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     return group->dispatcher;
 }
 
 const char *weft_group_name(const weft_group *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     return group->name;
 }
 
 /* Fill in the current activity and the phase. */
-static void look_at_state(const weft_group *group, struct weft_group_stats *out)
+static void read_state(const weft_group *group, struct weft_group_stats *out)
 {
     static const enum weft_group_state states[] = {
-        [WEFT__RANKS_RESTS] = WEFT_GROUP_RUNNING,
-        [WEFT__RANKS_READY] = WEFT_GROUP_READY,
-        [WEFT__RANKS_EXECUTING] = WEFT_GROUP_EXECUTING,
+        [WEFT__GROUP_QUEUES_IDLE] = WEFT_GROUP_RUNNING,
+        [WEFT__GROUP_QUEUES_READY] = WEFT_GROUP_READY,
+        [WEFT__GROUP_QUEUES_EXECUTING] = WEFT_GROUP_EXECUTING,
     };
     if (weft__group_phase(group) == WEFT__GROUP_FINISHED) {
         out->state = WEFT_GROUP_FINISHED;
         return;
     }
-    enum weft__ranks_activity now = weft__ranks_look(&group->ranks);
-    out->executing = now == WEFT__RANKS_EXECUTING;
+    enum weft__group_activity now = weft__group_queues_activity(&group->queues);
+    out->executing = now == WEFT__GROUP_QUEUES_EXECUTING;
     out->state = weft_group_is_stopping(group) ? WEFT_GROUP_STOPPING : states[now];
 }
 
@@ -403,8 +404,8 @@ const char *weft_group_state_name(enum weft_group_state state)
 
 void weft_group_stats(const weft_group *group, struct weft_group_stats *out)
 {
-    WEFT__NEED(group);
-    const struct weft__group_shot *s = &group->shot;
+    WEFT__NONNULL(group);
+    const struct weft__group_snapshot *s = &group->snapshot;
     uint64_t version, again;
     do {
         version = atomic_load_explicit(&s->version, memory_order_acquire);
@@ -417,5 +418,5 @@ void weft_group_stats(const weft_group *group, struct weft_group_stats *out)
         };
         again = atomic_load_explicit(&s->version, memory_order_relaxed);
     } while (version != again || (version & 1));
-    look_at_state(group, out);
+    read_state(group, out);
 }

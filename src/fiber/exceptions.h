@@ -24,10 +24,10 @@ struct weft__exceptions {
 
 struct weft__exceptions *weft__exceptions_of_thread(void) __asm__("__cxa_get_globals")
     __attribute__((weak));
-void weft__exceptions_let_go(void) __asm__("__cxa_end_catch") __attribute__((weak));
+void weft__exceptions_end_catch(void) __asm__("__cxa_end_catch") __attribute__((weak));
 
 /* Is there a C++ runtime? The answer never changes. */
-static inline bool weft__exceptions_are_there(void)
+static inline bool weft__exceptions_are_supported(void)
 {
     return weft__exceptions_of_thread;
 }
@@ -39,7 +39,7 @@ static inline struct weft__exceptions *weft__exceptions_at(void)
 }
 
 static inline __attribute__((always_inline)) struct weft__exceptions
-weft__exceptions_take(struct weft__exceptions *thread)
+weft__exceptions_save(struct weft__exceptions *thread)
 {
     struct weft__exceptions mine = {0};
     if (thread) {
@@ -51,7 +51,7 @@ weft__exceptions_take(struct weft__exceptions *thread)
 }
 
 static inline __attribute__((always_inline)) void
-weft__exceptions_put(struct weft__exceptions *thread, struct weft__exceptions mine)
+weft__exceptions_restore(struct weft__exceptions *thread, struct weft__exceptions mine)
 {
     if (thread) {
         *thread = mine;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void weft__tsan_init(void) WEFT__OF_PROGRAM("__tsan_init");
+void weft__tsan_init(void) WEFT__WEAK_IMPORT("__tsan_init");
 
 /* Linked into every program that uses the library: fiber/stack.c refers to it. */
 bool weft__san_valgrind;

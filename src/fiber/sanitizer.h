@@ -62,17 +62,17 @@ struct weft__san {
 /* --- AddressSanitizer and LeakSanitizer, if the program has them
  * -------------------------------- */
 
-#define WEFT__OF_PROGRAM(name) __asm__(name) __attribute__((weak))
+#define WEFT__WEAK_IMPORT(name) __asm__(name) __attribute__((weak))
 void weft__asan_start_switch(void **fake, const void *bottom, size_t size)
-    WEFT__OF_PROGRAM("__sanitizer_start_switch_fiber");
+    WEFT__WEAK_IMPORT("__sanitizer_start_switch_fiber");
 void weft__asan_finish_switch(void *fake, const void **bottom, size_t *size)
-    WEFT__OF_PROGRAM("__sanitizer_finish_switch_fiber");
+    WEFT__WEAK_IMPORT("__sanitizer_finish_switch_fiber");
 void weft__asan_unpoison(const void *bottom, size_t size)
-    WEFT__OF_PROGRAM("__asan_unpoison_memory_region");
+    WEFT__WEAK_IMPORT("__asan_unpoison_memory_region");
 void weft__lsan_add_root(const void *bottom, size_t size)
-    WEFT__OF_PROGRAM("__lsan_register_root_region");
+    WEFT__WEAK_IMPORT("__lsan_register_root_region");
 void weft__lsan_remove_root(const void *bottom, size_t size)
-    WEFT__OF_PROGRAM("__lsan_unregister_root_region");
+    WEFT__WEAK_IMPORT("__lsan_unregister_root_region");
 
 /* One per worker, for its thread. */
 struct weft__asan {
@@ -84,7 +84,7 @@ struct weft__asan {
 };
 
 /* Must a sanitizer be notified of switches? The answer never changes. */
-static inline bool weft__asan_is_there(void)
+static inline bool weft__asan_is_present(void)
 {
     return weft__asan_start_switch || weft__lsan_add_root;
 }
@@ -169,14 +169,14 @@ static inline void weft__san_probe(void)
 
 /* Between the two calls this thread may intentionally pass memory to the kernel that has been
  * freed. */
-static inline void weft__san_hush(void)
+static inline void weft__san_suppress(void)
 {
 #if WEFT__VALGRIND
     VALGRIND_DISABLE_ERROR_REPORTING;
 #endif
 }
 
-static inline void weft__san_unhush(void)
+static inline void weft__san_unsuppress(void)
 {
 #if WEFT__VALGRIND
     VALGRIND_ENABLE_ERROR_REPORTING;
@@ -209,7 +209,7 @@ static inline void weft__san_create(struct weft__san *san, const void *bottom, s
 }
 
 /* The fiber on this stack ends: detaches its record, which is destroyed after the switch. */
-static inline void *weft__san_take(struct weft__san *san)
+static inline void *weft__san_detach(struct weft__san *san)
 {
 #if WEFT__TSAN
     return san->fiber;
@@ -219,15 +219,15 @@ static inline void *weft__san_take(struct weft__san *san)
 #endif
 }
 
-static inline __attribute__((always_inline)) void weft__san_bury(void **dead)
+static inline __attribute__((always_inline)) void weft__san_destroy(void **record)
 {
 #if WEFT__TSAN
-    if (*dead) {
-        __tsan_destroy_fiber(*dead);
-        *dead = NULL;
+    if (*record) {
+        __tsan_destroy_fiber(*record);
+        *record = NULL;
     }
 #endif
-    (void)dead;
+    (void)record;
 }
 
 /* The calling thread's own stack becomes a base context. */

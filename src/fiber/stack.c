@@ -33,10 +33,10 @@ struct stack_class {
     /* under lock */
     struct weft__stack *warm, *cold;
     size_t warm_count;
-    size_t low;         /* fewest warm stacks since weft__stack_low_begin */
+    size_t low_water;   /* fewest warm stacks since weft__stack_low_water_begin */
     size_t reserved;    /* stacks in all chunks */
     size_t issued;      /* credits in circulation */
-    size_t hoards;      /* stacks that caches may keep or that are in transit */
+    size_t withheld;    /* stacks that caches may keep or that are in transit */
     struct chunk *open; /* chunks with stacks that were never used */
     size_t next_chunk_bytes;
     bool refused; /* the last reservation failed */
@@ -150,7 +150,7 @@ int weft__stack_credit_take(unsigned class, size_t n)
     struct stack_class *c = &classes[class];
     int err = 0;
     weft__lock(&c->lock);
-    size_t wanted = c->issued + n + c->hoards;
+    size_t wanted = c->issued + n + c->withheld;
     if (wanted > c->reserved) {
         err = reserve_locked(c, class, wanted - c->reserved);
     }
@@ -175,13 +175,13 @@ void weft__stack_credit_give(unsigned class, size_t n)
 static void warm_changed_locked(struct stack_class *c, int by)
 {
     c->warm_count += (size_t)by;
-    c->low = c->warm_count < c->low ? c->warm_count : c->low;
+    c->low_water = c->warm_count < c->low_water ? c->warm_count : c->low_water;
     atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
 }
 
 /* Takes stacks of the open chunk that were never used: one, and as many more as will soon be
  * needed, so that one system call guards them all. The additional ones are unavailable to every
- * thread until then, and so count in `hoards`. */
+ * thread until then, and so count in `withheld`. */
 static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
 {
     struct chunk *chunk = c->open;
@@ -189,7 +189,7 @@ static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
         return 0;
     }
     size_t n = 1 + chunk->carved / 2;
-    size_t spare = c->reserved - c->issued - c->hoards;
+    size_t spare = c->reserved - c->issued - c->withheld;
     size_t left = chunk->count - chunk->carved;
     n = n < CARVE_BATCH ? n : CARVE_BATCH;
     n = n <= spare ? n : spare + 1;
@@ -202,7 +202,7 @@ static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
     if (chunk->carved == chunk->count) {
         c->open = chunk->next_open;
     }
-    c->hoards += n - 1;
+    c->withheld += n - 1;
     return n;
 }
 
@@ -282,7 +282,7 @@ static struct weft__stack *carve(struct weft__stack *stacks, size_t n, unsigned 
         for (size_t i = n - 1; i > 0; i--) {
             push(&c->cold, &stacks[i]);
         }
-        c->hoards -= n - 1;
+        c->withheld -= n - 1;
         weft__unlock(&c->lock);
     }
     return stacks;
@@ -332,7 +332,7 @@ void weft__stack_put_slow(struct weft__stack *stack, unsigned class)
 }
 
 /* How many stacks of a class one cache may keep. */
-static unsigned cache_room(unsigned class)
+static unsigned cache_capacity(unsigned class)
 {
     return (weft__stack_batch(class) + 1) / 2;
 }
@@ -340,29 +340,30 @@ static unsigned cache_room(unsigned class)
 /* The first stack of a class that a cache keeps needs room in the reservation: once kept, holders
  * of credits cannot get it. At most half of all stacks: where no more can be reserved, fibers have
  * priority over caches. */
-static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
+static bool may_cache(struct weft__stack_cache *cache, unsigned class)
 {
-    if (cache->may_hoard[class]) {
+    if (cache->may_cache[class]) {
         return true;
     }
     struct stack_class *c = &classes[class];
-    size_t room = cache_room(class);
+    size_t room = cache_capacity(class);
     weft__lock(&c->lock);
-    size_t kept = c->hoards + room;
+    size_t kept = c->withheld + room;
     size_t wanted = kept + (c->issued > kept ? c->issued : kept);
     if (wanted <= c->reserved ||
         (!c->refused && reserve_locked(c, class, wanted - c->reserved) == 0)) {
-        c->hoards += room;
-        cache->may_hoard[class] = true;
+        c->withheld += room;
+        cache->may_cache[class] = true;
     }
     weft__unlock(&c->lock);
-    return cache->may_hoard[class];
+    return cache->may_cache[class];
 }
 
 void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
                            unsigned class)
 {
-    if (cache->count[class] >= cache_room(class) || !may_hoard(cache, class) || canaries_in_use()) {
+    if (cache->count[class] >= cache_capacity(class) || !may_cache(cache, class) ||
+        canaries_in_use()) {
         weft__stack_put_slow(stack, class);
         return;
     }
@@ -374,12 +375,12 @@ void weft__stack_cache_fill(struct weft__stack_cache *cache, unsigned class)
 {
     struct stack_class *c = &classes[class];
     struct weft__stack *stack;
-    if (weft__stack_warm() == 0 || canaries_in_use() || !may_hoard(cache, class)) {
+    if (weft__stack_warm() == 0 || canaries_in_use() || !may_cache(cache, class)) {
         return;
     }
     unsigned n = 0;
     weft__lock(&c->lock);
-    for (; n < (cache_room(class) + 1) / 2 && (stack = pop(&c->warm)); n++) {
+    for (; n < (cache_capacity(class) + 1) / 2 && (stack = pop(&c->warm)); n++) {
         __builtin_prefetch(stack->top - WEFT__CACHE_LINE, 1);
         push(&cache->free[class], stack);
     }
@@ -402,10 +403,10 @@ void weft__stack_cache_deinit(struct weft__stack_cache *cache)
 {
     weft__stack_cache_flush(cache);
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
-        if (cache->may_hoard[class]) {
-            cache->may_hoard[class] = false;
+        if (cache->may_cache[class]) {
+            cache->may_cache[class] = false;
             weft__lock(&classes[class].lock);
-            classes[class].hoards -= cache_room(class);
+            classes[class].withheld -= cache_capacity(class);
             weft__unlock(&classes[class].lock);
         }
     }
@@ -422,18 +423,18 @@ size_t weft__stack_warm(void)
     return atomic_load_explicit(&warm_total, memory_order_relaxed);
 }
 
-/* A stack that is in neither list counts in `hoards`: only one that no credit may ask for
+/* A stack that is in neither list counts in `withheld`: only one that no credit may ask for
  * meanwhile. */
 static struct weft__stack *begin_purge(struct stack_class *c, size_t keep, bool unused)
 {
     weft__lock(&c->lock);
-    bool spare = c->issued + c->hoards < c->reserved;
-    bool more = spare && (unused ? c->low : c->warm_count) > keep;
+    bool spare = c->issued + c->withheld < c->reserved;
+    bool more = spare && (unused ? c->low_water : c->warm_count) > keep;
     struct weft__stack *stack = more ? pop(&c->warm) : NULL;
     if (stack) {
-        c->low -= c->low > 0; /* it was not in use */
+        c->low_water -= c->low_water > 0; /* it was not in use */
         warm_changed_locked(c, -1);
-        c->hoards++;
+        c->withheld++;
     }
     weft__unlock(&c->lock);
     return stack;
@@ -449,7 +450,7 @@ static size_t trim(size_t keep, size_t most, bool unused)
             purge(stack, class); /* without the lock: a system call */
             weft__lock(&c->lock);
             push(&c->cold, stack);
-            c->hoards--;
+            c->withheld--;
             weft__unlock(&c->lock);
             trimmed++;
         }
@@ -467,21 +468,21 @@ size_t weft__stack_trim_unused(size_t keep, size_t most)
     return trim(keep, most, true);
 }
 
-void weft__stack_low_begin(void)
+void weft__stack_low_water_begin(void)
 {
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
         weft__lock(&classes[class].lock);
-        classes[class].low = classes[class].warm_count;
+        classes[class].low_water = classes[class].warm_count;
         weft__unlock(&classes[class].lock);
     }
 }
 
-bool weft__stack_low_passed(void)
+bool weft__stack_low_water_passed(void)
 {
     bool passed = false;
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
         weft__lock(&classes[class].lock);
-        passed = passed || classes[class].low != classes[class].warm_count;
+        passed = passed || classes[class].low_water != classes[class].warm_count;
         weft__unlock(&classes[class].lock);
     }
     return passed;

@@ -52,7 +52,7 @@ enum weft__guard {
 struct weft__stack_cache {
     struct weft__stack *free[WEFT__STACK_CLASSES];
     uint8_t count[WEFT__STACK_CLASSES];
-    bool may_hoard[WEFT__STACK_CLASSES]; /* its capacity has been added to the reservation */
+    bool may_cache[WEFT__STACK_CLASSES]; /* its capacity has been added to the reservation */
 };
 
 static inline size_t weft__stack_bytes(unsigned class)
@@ -111,12 +111,12 @@ size_t weft__stack_warm(void);
  * Returns how many. */
 size_t weft__stack_trim(size_t keep, size_t most);
 /* Starts measuring the low-water mark of warm stacks per class: so many were not used since. */
-void weft__stack_low_begin(void);
+void weft__stack_low_water_begin(void);
 /* Like weft__stack_trim, but only stacks below the low-water mark. */
 size_t weft__stack_trim_unused(size_t keep, size_t most);
 /* Does any class now have more warm stacks than its low-water mark, that is, was a stack used and
  * given back since? */
-bool weft__stack_low_passed(void);
+bool weft__stack_low_water_passed(void);
 
 static inline char *weft__stack_bottom(const struct weft__stack *stack, unsigned class)
 {

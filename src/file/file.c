@@ -7,7 +7,7 @@
 #include <weft/file.h>
 
 #include "io/fd.h"
-#include "net/late.h"
+#include "net/file_op.h"
 
 static const struct weft__wait_kind open_kind = {.name = "open"};
 static const struct weft__wait_kind stat_kind = {.name = "stat"};
@@ -27,7 +27,7 @@ static int64_t run(struct weft__call *call, int64_t deadline, const struct weft_
             return err;
         }
     }
-    return weft__late_run(record, call, deadline, kind);
+    return weft__file_op_run(record, call, deadline, kind);
 }
 
 static void path_init(struct weft__call *call, enum weft__op_code code, int dir, const char *path)
@@ -43,10 +43,10 @@ static void path_init(struct weft__call *call, enum weft__op_code code, int dir,
 
 /* A regular file needs no O_NONBLOCK, and the flag might disturb another program that inherits the
  * open file. */
-static int known(int fd, bool nonblocking)
+static int register_opened(int fd, bool nonblocking)
 {
     unsigned flags;
-    int err = weft__fd_look(fd, &flags);
+    int err = weft__fd_inspect(fd, &flags);
     if (!err && (flags & WEFT__FD_FILE) && !nonblocking) {
         int mode = fcntl(fd, F_GETFL);
         err = mode < 0 || fcntl(fd, F_SETFL, mode & ~O_NONBLOCK) != 0 ? -errno : 0;
@@ -78,7 +78,7 @@ int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t res
         how.flags &= ~(uint64_t)O_NONBLOCK;
         fd = run(&call, deadline, &open_kind);
     }
-    return fd < 0 ? (int)fd : known((int)fd, path_only || (flags & O_NONBLOCK));
+    return fd < 0 ? (int)fd : register_opened((int)fd, path_only || (flags & O_NONBLOCK));
 }
 
 int weft_open(const char *path, int flags, mode_t mode, int64_t deadline)

@@ -11,11 +11,11 @@
 
 #include "base/alloc.h"
 #include "base/atomic.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "io/fd.h"
 #include "sched/worker.h"
 
-#define ROOM 4096 /* at least one event with the longest name */
+#define BUFFER_BYTES 4096 /* at least one event with the longest name */
 
 struct weft_pathwatch {
     weft_mutex mutex;
@@ -24,7 +24,7 @@ struct weft_pathwatch {
     _Atomic(bool) closed;
     /* under the mutex */
     size_t at, end;
-    _Alignas(struct inotify_event) char events[ROOM];
+    _Alignas(struct inotify_event) char events[BUFFER_BYTES];
 };
 
 static void unref(weft_pathwatch *watch)
@@ -89,7 +89,7 @@ static void *add(void *arg)
 
 int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask, int64_t deadline)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     struct addition one = {.fd = watch->fd, .path = path, .mask = mask};
     if (!weft__worker_self()) {
         add(&one);
@@ -101,7 +101,7 @@ int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask, i
 
 int weft_pathwatch_remove(weft_pathwatch *watch, int id)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     return inotify_rm_watch(watch->fd, id) == 0 ? 0 : -errno;
 }
 
@@ -125,7 +125,7 @@ static int fill(weft_pathwatch *watch, int64_t deadline)
 }
 
 /* Under the mutex. */
-static int give(weft_pathwatch *watch, struct weft_pathwatch_event *out)
+static int copy_event(weft_pathwatch *watch, struct weft_pathwatch_event *out)
 {
     struct inotify_event event;
     memcpy(&event, watch->events + watch->at, sizeof event);
@@ -136,7 +136,7 @@ static int give(weft_pathwatch *watch, struct weft_pathwatch_event *out)
     }
     out->id = event.wd;
     out->mask = event.mask;
-    out->pair = event.cookie;
+    out->cookie = event.cookie;
     size_t len = event.len ? strnlen(name, event.len) : 0;
     len = len < sizeof out->name ? len : sizeof out->name - 1;
     memcpy(out->name, name, len);
@@ -146,12 +146,12 @@ static int give(weft_pathwatch *watch, struct weft_pathwatch_event *out)
 
 int weft_pathwatch_next(weft_pathwatch *watch, struct weft_pathwatch_event *out, int64_t deadline)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     ref(watch);
     int err = weft_mutex_lock(&watch->mutex, deadline);
     if (!err) {
         err = fill(watch, deadline);
-        err = err ? err : give(watch, out);
+        err = err ? err : copy_event(watch, out);
         weft_mutex_unlock(&watch->mutex);
     }
     unref(watch);

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "frame/frame.h"
 
-#define MOST_FRAMES 64u /* of a deeper fiber, the innermost ones */
+#define MAX_FRAMES 64u /* of a deeper fiber, the innermost ones */
 
 struct weft_error {
     int code;
@@ -16,7 +16,7 @@ struct weft_error {
     struct weft_error_frame *trace;
     char *message;
     struct weft__ended ended; /* the wait that a cancel or an interrupt ended; kind NULL: none */
-    _Alignas(struct weft_error_frame) char room[]; /* the trace, then the message */
+    _Alignas(struct weft_error_frame) char storage[]; /* the trace, then the message */
 };
 
 /* The error when there is no memory for one. Never written to, never freed. */
@@ -25,7 +25,7 @@ static weft_error no_memory = {.code = -ENOMEM};
 static unsigned depth_of(const weft_frame *frame)
 {
     unsigned depth = 0;
-    for (; frame && depth < MOST_FRAMES; frame = frame->caller) {
+    for (; frame && depth < MAX_FRAMES; frame = frame->caller) {
         depth++;
     }
     return depth;
@@ -33,7 +33,7 @@ static unsigned depth_of(const weft_frame *frame)
 
 static struct weft_error_frame frame_of(const weft_frame *frame)
 {
-    const struct weft_point *at = frame->next;
+    const struct weft_resume_point *at = frame->next;
     static const char *const first[] = {
         [WEFT__FRAME_BODY] = "start",
         [WEFT__FRAME_HANDLING] = "handle",
@@ -60,7 +60,7 @@ weft_error *weft__error_make(const weft_frame *frame, int code, const char *form
         return &no_memory;
     }
     *error = (weft_error){.code = code, .frames = depth};
-    error->trace = (struct weft_error_frame *)(void *)error->room;
+    error->trace = (struct weft_error_frame *)(void *)error->storage;
     error->message = (char *)(error->trace + depth);
     memcpy(error->message, message, used);
     error->message[used] = 0;
@@ -112,18 +112,18 @@ static weft_error *copy(const weft_error *from)
         return &no_memory;
     }
     memcpy(to, from, bytes);
-    to->trace = (struct weft_error_frame *)(void *)to->room;
+    to->trace = (struct weft_error_frame *)(void *)to->storage;
     to->message = (char *)(to->trace + to->frames);
     to->cause = from->cause ? copy(from->cause) : NULL;
     to->suppressed = NULL;
     return to;
 }
 
-weft_error *weft__error_of_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
-                                bool ended)
+weft_error *weft__error_from_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
+                                  bool ended)
 {
     char text[96];
-    weft__ended_text(wait, text, sizeof text);
+    weft__ended_format(wait, text, sizeof text);
     weft_error *error = weft__error_new(frame, code, "%s", text);
     if (ended && error != &no_memory) {
         error->ended = *wait;
@@ -131,12 +131,12 @@ weft_error *weft__error_of_wait(const weft_frame *frame, int code, const struct 
     return error;
 }
 
-struct weft__ended weft__error_what_ended(const weft_error *error)
+struct weft__ended weft__error_ended_wait(const weft_error *error)
 {
     return error->ended;
 }
 
-void weft__error_because(weft_error *error, const weft_error *cause)
+void weft__error_set_cause(weft_error *error, const weft_error *cause)
 {
     if (error != &no_memory && cause) {
         error->cause = copy(cause);
@@ -145,37 +145,41 @@ void weft__error_because(weft_error *error, const weft_error *cause)
 
 /* --- throwing ---------------------------------------------------------------------------- */
 
-static enum weft_step throw(weft_frame * frame, int code, const weft_error *cause,
-                            const char *format, va_list args) {
-    WEFT__REQUIRE(code < 0, "frame %s throws %d, which is no error", frame->kind->name, code);
-    if (weft__frame_does(frame, WEFT__ACT_THROW)){
+static enum weft_step throw_error(weft_frame *frame, int code, const weft_error *cause,
+                                  const char *format, va_list args)
+{
+    WEFT__REQUIRE(code < 0, "frame %s throws %d: an error code must be a negative errno",
+                  frame->kind->name, code);
+    if (weft__frame_set_act(frame, WEFT__ACT_THROW)) {
         weft_error *error = weft__error_make(frame, code, format, args);
-        weft__error_because(error, cause); frame->wait = error;}
-return WEFT_RETURN;
+        weft__error_set_cause(error, cause);
+        frame->wait = error;
+    }
+    return WEFT_RETURN;
 }
 
 enum weft_step weft_frame_throw(weft_frame *frame, int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    enum weft_step step = throw(frame, code, NULL, format, args);
+    enum weft_step step = throw_error(frame, code, NULL, format, args);
     va_end(args);
     return step;
 }
 
-enum weft_step weft_frame_throw_for(weft_frame *frame, int code, const weft_error *cause,
-                                    const char *format, ...)
+enum weft_step weft_frame_throw_from(weft_frame *frame, int code, const weft_error *cause,
+                                     const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    enum weft_step step = throw(frame, code, cause, format, args);
+    enum weft_step step = throw_error(frame, code, cause, format, args);
     va_end(args);
     return step;
 }
 
 enum weft_step weft_frame_rethrow(weft_frame *frame)
 {
-    weft__frame_does(frame, WEFT__ACT_RETHROW);
+    weft__frame_set_act(frame, WEFT__ACT_RETHROW);
     return WEFT_RETURN;
 }
 
@@ -208,15 +212,15 @@ size_t weft_error_frames(const weft_error *error)
 
 struct weft_error_frame weft_error_frame(const weft_error *error, size_t i)
 {
-    WEFT__REQUIRE(i < error->frames, "frame %zu of an error that has %u", i, error->frames);
+    WEFT__REQUIRE(i < error->frames, "weft_error_frame: index %zu of an error with %u frames", i,
+                  error->frames);
     return error->trace[i];
 }
 
 static void print(const weft_error *error, const char *what, FILE *out)
 {
     const char *message = weft_error_message(error);
-    const char *text =
-        strerrordesc_np(-error->code) ? weft_strerror(error->code) : "of a kind of its own";
+    const char *text = strerrordesc_np(-error->code) ? weft_strerror(error->code) : "unknown error";
     fprintf(out, "%s%s%s%s\n", what, text, message[0] ? ": " : "", message);
     for (unsigned i = 0; i < error->frames; i++) {
         const struct weft_error_frame *at = &error->trace[i];
@@ -234,7 +238,7 @@ static void print(const weft_error *error, const char *what, FILE *out)
     }
 }
 
-void weft_error_print(const weft_error *error, FILE *out)
+void weft_error_dump(const weft_error *error, FILE *out)
 {
     print(error, "error: ", out);
 }
@@ -244,10 +248,10 @@ void weft_error_print(const weft_error *error, FILE *out)
 static void report(weft_fiber fiber, const char *name, const weft_error *error)
 {
     char text[32];
-    weft_fiber_text(fiber, text, sizeof text);
+    weft_fiber_format(fiber, text, sizeof text);
     flockfile(stderr);
     fprintf(stderr, "weft: fiber %s%s%s ended by an ", text, name[0] ? " " : "", name);
-    weft_error_print(error, stderr);
+    weft_error_dump(error, stderr);
     funlockfile(stderr);
 }
 

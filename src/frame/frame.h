@@ -12,9 +12,9 @@
  *   HANDLING  an error, once              FINALLY                               FINALLY
  *   FINALLY   both, if there is a finally the caller, keeping what it replaces  the caller
  *
- * In FINALLY the fiber is shielded, and `kept` is the pending result or error; in HANDLING `kept`
+ * In FINALLY the fiber is shielded, and `pending_outcome` is the pending result or error; in HANDLING `pending_outcome`
  * is the error that is handled. Bits: `pooled`: the frame returns to the pool, class `size`;
- * `failed`: `kept` is an error; `tries`: an error of the called frame is caught; `caught`: the
+ * `failed`: `pending_outcome` is an error; `is_try`: an error of the called frame is caught; `caught`: the
  * caught error is in `wait` until the step has returned.
  *
  * `act` holds the action of the step and its misuse bits, so that one comparison checks that the
@@ -25,7 +25,7 @@
 
 #include <weft/frame.h>
 
-#include "sched/body.h"
+#include "sched/stackless.h"
 
 enum weft__frame_phase {
     WEFT__FRAME_BODY,
@@ -36,18 +36,18 @@ enum weft__frame_phase {
 /* The action of a step. */
 enum weft__frame_act {
     WEFT__ACT_NONE,
-    WEFT__ACT_CALL, /* `wait` is the frame */
-    WEFT__ACT_TRY,  /* `wait` is the frame */
-    WEFT__ACT_GO,   /* `wait` is the value */
-    WEFT__ACT_GOT,  /* the node in `wait` has the status and the value */
+    WEFT__ACT_CALL,      /* `wait` is the frame */
+    WEFT__ACT_TRY,       /* `wait` is the frame */
+    WEFT__ACT_CONTINUE,  /* `wait` is the value */
+    WEFT__ACT_COMPLETED, /* the node in `wait` has the status and the value */
     WEFT__ACT_YIELD,
     WEFT__ACT_SLEEP,
     WEFT__ACT_PARK,
-    WEFT__ACT_ARMED, /* waits on the object in `wait`, which is of the fiber's own group; an even
+    WEFT__ACT_ARMED,   /* waits on the object in `wait`, which is of the fiber's own group; an even
                         number */
-    WEFT__ACT_OWN,   /* as ARMED, and the wait is settled already (weft__task_rest); the next
+    WEFT__ACT_SETTLED, /* as ARMED, and the wait is settled already (weft__task_arm_settled); the next
                         number */
-    WEFT__ACT_WAIT,  /* waits on the `waits` objects in `wait` */
+    WEFT__ACT_WAIT,    /* waits on the `waits` objects in `wait` */
     WEFT__ACT_RETURN,
     WEFT__ACT_DONE,
     WEFT__ACT_THROW, /* `wait` is the error */
@@ -55,26 +55,26 @@ enum weft__frame_act {
     WEFT__ACT_KINDS = 0x0f,
     /* Flags added to the action. The step of another fiber may set them too, by its own mistake:
      * begin_step clears them. */
-    WEFT__ACT_OVER = 0x10,    /* the wait that the step began has ended before the fiber was
+    WEFT__ACT_ENDED_EARLY = 0x10, /* the wait that the step began has ended before the fiber was
                                  parked */
-    WEFT__ACT_MISUSED = 0x20, /* the step performed two actions */
-    WEFT__ACT_STRAY = 0x40,   /* the step waited with another frame */
+    WEFT__ACT_MISUSED = 0x20,     /* the step performed two actions */
+    WEFT__ACT_WRONG_FRAME = 0x40, /* the step waited with another frame */
     /* The step misused the API, and its fiber is in a queue already: the misuse is reported when
      * the fiber runs. */
-    WEFT__ACT_JUDGED = 0x80,
+    WEFT__ACT_MISUSE_PENDING = 0x80,
 };
 
 struct weft__await;
 
 /* How to arm the next round of a wait, and its deadline. */
-struct weft__round {
+struct weft__await_round {
     unsigned how; /* enum weft__wait */
     int64_t deadline;
 };
 
 /* One static record for all waits of a kind. */
 struct weft__await_kind {
-    struct weft__wait_kind shown;
+    struct weft__wait_kind wait_kind;
     /* Try to complete without waiting. True: *got is the result, or *err is not 0 and is thrown.
      * NULL: the wait never completes at once. */
     bool (*attempt)(struct weft__await *wait, struct weft_got *got, int *err);
@@ -90,8 +90,8 @@ struct weft__await_kind {
     /* NULL: the wait has one round. Otherwise called after finish, instead of outcome: is there
      * another round? If not, *got is the result, or *err is not 0 and is thrown. A round that need
      * not wait ends with REASON_DONE. */
-    bool (*again)(struct weft__await *wait, enum weft__reason reason, struct weft__round *next,
-                  struct weft_got *got, int *err);
+    bool (*again)(struct weft__await *wait, enum weft__reason reason,
+                  struct weft__await_round *next, struct weft_got *got, int *err);
     /* Called after finish, with the reason that ended the wait, if the step will never get the
      * result: release what the wait acquired. Also called for a wait that was not linked because it
      * could complete, if a cancel or an interrupt had arrived in between. NULL: nothing to
@@ -100,7 +100,7 @@ struct weft__await_kind {
     bool throws_timeout;
     /* The wait ends only when its object ends it: if that happened after a cancel or an interrupt
      * had ended the wait, `again` reports it. */
-    bool firm;
+    bool uninterruptible;
 };
 
 struct __attribute__((may_alias)) weft__await {
@@ -118,24 +118,24 @@ _Static_assert(sizeof(struct weft__await) <= sizeof(struct weft_wait), "the publ
 
 /* --- stackless tasks (frame/engine.c) ---------------------------------------------------- */
 
-extern const struct weft__body_kind weft__frame_body;
+extern const struct weft__stackless_kind weft__frame_stackless;
 
-enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task);
+enum weft__stackless_step weft__frame_run(struct weft__worker *w, struct weft__task *task);
 const char *weft__frame_name(const struct weft__task *task);
-struct weft__body_wait weft__frame_waits(const struct weft__task *task);
-struct weft__ended weft__frame_ended(const struct weft__task *task);
+struct weft__wait_info weft__frame_wait_info(const struct weft__task *task);
+struct weft__ended weft__frame_ended_wait(const struct weft__task *task);
 int weft__frame_trace(const struct weft__task *task, void **out, int max);
-struct weft__body_frame weft__frame_describe(void *const *pair);
+struct weft__stackless_frame weft__frame_describe(void *const *pair);
 
 /* The members that all kinds of frame fibers share, except `step`. */
-#define WEFT__FRAME_BODY_KIND                                                                      \
-    .what = "frame fiber", .name = weft__frame_name, .waits = weft__frame_waits,                   \
-    .ended = weft__frame_ended, .trace = weft__frame_trace, .describe = weft__frame_describe,      \
+#define WEFT__FRAME_STACKLESS_KIND                                                                 \
+    .what = "frame fiber", .name = weft__frame_name, .waits = weft__frame_wait_info,               \
+    .ended = weft__frame_ended_wait, .trace = weft__frame_trace, .describe = weft__frame_describe, \
     .holds = true
 
 /* Spawn a fiber with this bottom frame (frame/spawn.c). */
-int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
-                      weft_frame *frame, const struct weft__body_opts *opts);
+int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__stackless_kind *kind,
+                      weft_frame *frame, const struct weft__stackless_opts *opts);
 
 /* --- waits (frame/await.c) ----------------------------------------------------------------- */
 
@@ -146,20 +146,20 @@ struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **ta
 /* Perform a complete wait for n objects. If n > 1, no object can complete at once. */
 enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                            struct weft__await *waits, unsigned n, int64_t deadline,
-                           const struct weft_point *then);
+                           const struct weft_resume_point *then);
 /* Park; the nodes are linked. */
 enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                                 struct weft__await *waits, unsigned n, int64_t deadline,
-                                const struct weft_point *then);
+                                const struct weft_resume_point *then);
 /* Throw -EINTR or -ECANCELED: the wait ended for this reason before the fiber was parked, and
  * nothing is linked. */
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
                                  const struct weft__await *wait, unsigned others,
-                                 const struct weft_point *then);
+                                 const struct weft_resume_point *then);
 /* Run further rounds of a wait that has `again`, after a round ended for this reason. True: the
  * fiber waits. */
-bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                       enum weft__reason reason, struct weft_got *got, int *err);
+bool weft__await_next_round(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                            enum weft__reason reason, struct weft_got *got, int *err);
 
 static inline struct weft__await *weft__await_of(struct weft_wait *wait)
 {
@@ -172,23 +172,23 @@ static inline uint64_t weft__await_address(const void *object)
 }
 
 /* Return the action without its flags. */
-static inline enum weft__frame_act weft__frame_did(const weft_frame *frame)
+static inline enum weft__frame_act weft__frame_get_act(const weft_frame *frame)
 {
     return (enum weft__frame_act)(frame->act & WEFT__ACT_KINDS);
 }
 
 /* Add a flag to the action. */
-static inline void weft__frame_mark(weft_frame *frame, unsigned what)
+static inline void weft__frame_add_flag(weft_frame *frame, unsigned what)
 {
     frame->act = (uint8_t)(frame->act | what);
 }
 
 /* Record the action of the step. False: the step has performed an action already; the engine
  * reports the misuse. */
-static inline bool weft__frame_does(weft_frame *frame, enum weft__frame_act act)
+static inline bool weft__frame_set_act(weft_frame *frame, enum weft__frame_act act)
 {
     if (__builtin_expect(frame->act != WEFT__ACT_NONE, 0)) {
-        weft__frame_mark(frame, WEFT__ACT_MISUSED);
+        weft__frame_add_flag(frame, WEFT__ACT_MISUSED);
         return false;
     }
     frame->act = (uint8_t)act;
@@ -196,10 +196,11 @@ static inline bool weft__frame_does(weft_frame *frame, enum weft__frame_act act)
 }
 
 /* Continue at once, as if the wait had ended with this result. */
-static inline enum weft_step weft__frame_got(weft_frame *frame, struct weft__await *wait,
-                                             struct weft_got got, const struct weft_point *then)
+static inline enum weft_step weft__frame_continue_with(weft_frame *frame, struct weft__await *wait,
+                                                       struct weft_got got,
+                                                       const struct weft_resume_point *then)
 {
-    frame->act = WEFT__ACT_GOT;
+    frame->act = WEFT__ACT_COMPLETED;
     frame->next = then;
     frame->wait = wait;
     wait->node.status = got.status;
@@ -216,12 +217,12 @@ weft_error *weft__error_new(const weft_frame *frame, int code, const char *forma
 void weft__error_free(weft_error *error);
 /* `earlier` becomes the error that `error` suppressed. */
 void weft__error_suppress(weft_error *error, weft_error *earlier);
-void weft__error_because(weft_error *error, const weft_error *cause);
+void weft__error_set_cause(weft_error *error, const weft_error *cause);
 /* Make the error of a wait, named in the message. `ended`: a cancel or an interrupt ended the
  * wait. */
-weft_error *weft__error_of_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
-                                bool ended);
-struct weft__ended weft__error_what_ended(const weft_error *error);
+weft_error *weft__error_from_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
+                                  bool ended);
+struct weft__ended weft__error_ended_wait(const weft_error *error);
 /* Call the function that weft_frame_on_error has set. */
 void weft__error_report(weft_fiber fiber, const char *name, const weft_error *error);
 

@@ -5,22 +5,23 @@
 
 void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *kind)
 {
-    WEFT__REQUIRE(kind && kind->start, "a frame's kind has no start");
+    WEFT__REQUIRE(kind && kind->start, "a frame kind must have a start function");
     *frame = (weft_frame){.kind = kind};
 }
 
 __attribute__((noinline)) weft_frame *weft_frame_new(const struct weft_frame_kind *kind,
                                                      size_t bytes)
 {
-    WEFT__REQUIRE(bytes >= sizeof(weft_frame), "a frame of %zu bytes", bytes);
-    struct weft__worker *w = weft__worker_at_entrance();
+    WEFT__REQUIRE(bytes >= sizeof(weft_frame),
+                  "weft_frame_new: %zu bytes is less than sizeof(weft_frame)", bytes);
+    struct weft__worker *w = weft__worker_self_inline();
     unsigned class = weft__small_class(bytes);
     weft_frame *frame = weft__small_get(w ? &w->small : NULL, class, bytes);
     if (frame) {
         if (bytes > sizeof *frame) {
             memset(frame + 1, 0, bytes - sizeof *frame);
         }
-        WEFT__REQUIRE(kind && kind->start, "a frame's kind has no start");
+        WEFT__REQUIRE(kind && kind->start, "a frame kind must have a start function");
         *frame = (weft_frame){.kind = kind, .pooled = true, .size = class & 63};
     }
     return frame;
@@ -38,7 +39,7 @@ void weft__frame_release(weft_frame *frame)
 {
     frame->fiber = 0;
     if (frame->pooled) {
-        weft__small_put(weft__small_here(), frame->size, frame);
+        weft__small_put(weft__small_self(), frame->size, frame);
     }
 }
 

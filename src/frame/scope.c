@@ -3,14 +3,14 @@
  * else is found through that record. */
 #include <errno.h>
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "frame/frame.h"
 #include "sync/scope.h"
 
-static enum weft__body_step run_child(struct weft__worker *w, struct weft__task *task)
+static enum weft__stackless_step run_child(struct weft__worker *w, struct weft__task *task)
 {
-    if (__builtin_expect(!weft__scope_child_started(task->joiners), 0)) {
-        weft__scope_child_starts(task->joiners);
+    if (__builtin_expect(!weft__scope_child_has_started(task->joiners), 0)) {
+        weft__scope_child_start(task->joiners);
     }
     return weft__frame_run(w, task);
 }
@@ -20,22 +20,22 @@ static struct weft__scope *scope_of(const struct weft__task *task)
     return weft__scope_of_child(task->joiners);
 }
 
-static void leaves(struct weft__task *task, int status)
+static void on_end(struct weft__task *task, int status)
 {
-    weft__scope_child_leaves(task->joiners, status);
+    weft__scope_child_exit(task->joiners, status);
 }
 
-static const struct weft__body_kind child_body = {
-    WEFT__FRAME_BODY_KIND,
+static const struct weft__stackless_kind child_body = {
+    WEFT__FRAME_STACKLESS_KIND,
     .step = run_child,
     .scope = scope_of,
-    .leaves = leaves,
+    .on_end = on_end,
 };
 
 int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame,
                            const struct weft_fiber_opts *opts)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
     int err = weft__scope_admit(s);
     if (err) {
@@ -43,12 +43,12 @@ int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame
     }
     struct weft__node *child = weft__scope_child_make(s);
     err = child ? weft__frame_spawn(s->pool, out, &child_body, frame,
-                                    &(struct weft__body_opts){.name = opts ? opts->name : NULL,
-                                                              .like_maker = true,
-                                                              .joiner = child})
+                                    &(struct weft__stackless_opts){.name = opts ? opts->name : NULL,
+                                                                   .inherit_group = true,
+                                                                   .joiner = child})
                 : -ENOMEM;
     if (err) {
-        weft__scope_unadmit(s, child);
+        weft__scope_admit_undo(s, child);
     }
     return err;
 }
@@ -58,7 +58,7 @@ int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame
 /* A cancel, an interrupt or a deadline that ends the parent's wait is passed to the children, and
  * the wait continues: a cancel stays set and must not end the wait twice. */
 static bool again_scope(struct weft__await *wait, enum weft__reason reason,
-                        struct weft__round *next, struct weft_got *got, int *err)
+                        struct weft__await_round *next, struct weft_got *got, int *err)
 {
     struct weft__scope *s = wait->object;
     const struct weft__task *self = weft__running(weft__worker_self());
@@ -67,8 +67,8 @@ static bool again_scope(struct weft__await *wait, enum weft__reason reason,
         return false;
     }
     bool cancelled = weft__ident_flags(self) & (WEFT__IDENT_CANCEL | WEFT__IDENT_ABORT);
-    next->how =
-        cancelled ? WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT;
+    next->how = cancelled ? WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE
+                          : WEFT__WAIT_OBJECT;
     next->deadline = weft__scope_until(s);
     return true;
 }
@@ -98,17 +98,17 @@ static void abandon_scope(struct weft__await *wait, enum weft__reason reason)
 }
 
 static const struct weft__await_kind scope_kind = {
-    .shown = {.name = "scope", .label = weft__source_label},
+    .wait_kind = {.name = "scope", .label = weft__source_label},
     .attempt = attempt_scope,
     .arm = arm_scope,
     .finish = finish_scope,
     .again = again_scope,
     .abandon = abandon_scope,
-    .firm = true,
+    .uninterruptible = true,
 };
 
 enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait, weft_scope *scope,
-                                      const struct weft_point *then)
+                                      const struct weft_resume_point *then)
 {
     struct weft__task *task;
     struct weft__worker *w = weft__await_begin(frame, &task);

@@ -5,7 +5,7 @@
 #include "sync/select.h"
 #include "sync/source.h"
 
-#define MOST_CASES 64u
+#define MAX_CASES 64u
 
 static struct weft_case *case_of(const struct weft__await *wait)
 {
@@ -43,27 +43,27 @@ static void timed_out(const struct weft__await *wait, unsigned n, struct weft_go
 
 /* Every object begins with a source. */
 static const struct weft__await_kind case_kind = {
-    .shown = {.name = "select", .label = weft__source_label},
+    .wait_kind = {.name = "select", .label = weft__source_label},
     .arm = arm_case,
     .finish = finish_case,
     .outcome = case_done,
     .timed_out = timed_out,
 };
 
-static enum weft_step go_on(weft_frame *frame, struct weft__await *waits, int which,
-                            const struct weft_point *then)
+static enum weft_step continue_with_case(weft_frame *frame, struct weft__await *waits, int which,
+                                         const struct weft_resume_point *then)
 {
     struct weft_got got = {.status = which, .value = waits[which].object};
-    return weft__frame_got(frame, waits, got, then);
+    return weft__frame_continue_with(frame, waits, got, then);
 }
 
 /* Returns the number of linked nodes; if it is less than n, the next case need not wait. */
 static unsigned arm_all(struct weft__task *task, struct weft__await *waits, unsigned n)
 {
     unsigned i = 0;
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    weft__stackless_arm(task, WEFT__WAIT_OBJECT);
     for (; i < n; i++) {
-        weft__node_init(&waits[i].node, weft__body_waiter(task), i);
+        weft__node_init(&waits[i].node, weft__stackless_waiter(task), i);
         waits[i].node.item = case_of(&waits[i])->item;
         if (!arm_case(&waits[i])) {
             break;
@@ -72,15 +72,15 @@ static unsigned arm_all(struct weft__task *task, struct weft__await *waits, unsi
     return i;
 }
 
-enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
+enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *records,
                                  struct weft_case *cases, size_t n, int64_t deadline,
-                                 const struct weft_point *then)
+                                 const struct weft_resume_point *then)
 {
     struct weft__task *task;
     struct weft__worker *w = weft__await_begin(frame, &task);
-    struct weft__await *waits = weft__await_of(places);
-    WEFT__REQUIRE(n >= 1 && n <= MOST_CASES, "frame %s selects from %zu cases", frame->kind->name,
-                  n);
+    struct weft__await *waits = weft__await_of(records);
+    WEFT__REQUIRE(n >= 1 && n <= MAX_CASES, "frame %s selects from %zu cases: must be 1 to 64",
+                  frame->kind->name, n);
     if (!w) {
         return WEFT_SUSPEND;
     }
@@ -96,7 +96,7 @@ enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
     for (;;) {
         int which = weft__select_take(cases, n);
         if (which >= 0) {
-            return go_on(frame, waits, which, then);
+            return continue_with_case(frame, waits, which, then);
         }
         unsigned armed = arm_all(task, waits, (unsigned)n);
         if (armed == n) {
@@ -108,17 +108,17 @@ enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
         for (unsigned i = 0; i < armed; i++) {
             finish_case(&waits[i]);
         }
-        if (weft__reason_done(reason)) {
+        if (weft__reason_is_done(reason)) {
             struct weft_got got = {0};
             case_done(&waits[weft__reason_index(reason)], &got);
-            return go_on(frame, waits, got.status, then);
+            return continue_with_case(frame, waits, got.status, then);
         }
         if (reason != WEFT__REASON_NONE) {
             return weft__await_throw(frame, reason, weft__reason_errno(reason), waits, others,
                                      then);
         }
         if (weft__case_ops_of(&cases[armed])->take(&cases[armed])) {
-            return go_on(frame, waits, (int)armed, then);
+            return continue_with_case(frame, waits, (int)armed, then);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* Spawning fibers whose bottom is a frame. */
 #include <errno.h>
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "dispatch/dispatcher.h"
 #include "frame/frame.h"
 #include "sched/fork.h"
@@ -18,11 +18,11 @@ static void claim(weft_frame *frame)
     frame->act = WEFT__ACT_NONE;
 }
 
-int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
-                      weft_frame *frame, const struct weft__body_opts *opts)
+int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__stackless_kind *kind,
+                      weft_frame *frame, const struct weft__stackless_opts *opts)
 {
     claim(frame);
-    int err = weft__body_spawn(pool, out, kind, frame, opts);
+    int err = weft__stackless_spawn(pool, out, kind, frame, opts);
     if (err) {
         frame->fiber = 0;
     }
@@ -32,15 +32,15 @@ int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_
 int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
                           const struct weft_fiber_opts *options)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     static const struct weft_fiber_opts defaults;
     const struct weft_fiber_opts *opts = options ? options : &defaults;
-    if (pool->rounds) {
+    if (pool->group_sched) {
         return -EINVAL; /* a fiber of a dispatcher needs a group */
     }
     return weft__frame_spawn(
-        pool, out, &weft__frame_body, frame,
-        &(struct weft__body_opts){.name = opts->name, .detached = opts->detached});
+        pool, out, &weft__frame_stackless, frame,
+        &(struct weft__stackless_opts){.name = opts->name, .detached = opts->detached});
 }
 
 int weft_spawn_frame(weft_fiber *out, weft_frame *frame, const struct weft_fiber_opts *options)
@@ -48,27 +48,28 @@ int weft_spawn_frame(weft_fiber *out, weft_frame *frame, const struct weft_fiber
     static const struct weft_fiber_opts defaults;
     const struct weft_fiber_opts *opts = options ? options : &defaults;
     struct weft__worker *w = weft__worker_self();
-    if (!w || !(weft__running(w) || (w->rounds && w->rounds->running))) {
+    if (!w || !(weft__running(w) || (w->group_sched && w->group_sched->running))) {
         weft__fork_check_fiber("weft_spawn_frame");
         return -ENXIO;
     }
-    return weft__frame_spawn(w->pool, out, &weft__frame_body, frame,
-                             &(struct weft__body_opts){.name = opts->name,
-                                                       .detached = opts->detached,
-                                                       .like_maker = true});
+    return weft__frame_spawn(w->pool, out, &weft__frame_stackless, frame,
+                             &(struct weft__stackless_opts){.name = opts->name,
+                                                            .detached = opts->detached,
+                                                            .inherit_group = true});
 }
 
 __attribute__((noinline)) int weft_group_spawn_frame(weft_group *group, weft_fiber *out,
                                                      weft_frame *frame,
                                                      const struct weft_member_opts *options)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     static const struct weft_member_opts defaults;
     const struct weft_member_opts *opts = options ? options : &defaults;
-    struct weft__body_opts body = {.name = opts->name, .detached = opts->detached};
-    int err = weft__group_admit(group, weft__worker_at_entrance(), opts, &body.member);
+    struct weft__stackless_opts stackless = {.name = opts->name, .detached = opts->detached};
+    int err = weft__group_admit(group, weft__worker_self_inline(), opts, &stackless.member);
     if (err) {
         return err;
     }
-    return weft__frame_spawn(group->dispatcher->pool, out, &weft__frame_body, frame, &body);
+    return weft__frame_spawn(group->dispatcher->pool, out, &weft__frame_stackless, frame,
+                             &stackless);
 }

@@ -6,8 +6,8 @@
 
 #include <weft/io.h>
 
-#include "hook/plain.h"
-#include "hook/record.h"
+#include "hook/fd_state.h"
+#include "hook/real_calls.h"
 #include "hook/wait.h"
 
 #ifndef P_PIDFD
@@ -33,8 +33,8 @@ static int wait_ended(pid_t pid)
     }
     int result = wait_pidfd(pidfd, WEFT_FOREVER);
     int before = errno;
-    weft__hook_forget(pidfd);
-    weft__plain()->close(pidfd);
+    weft__hook_fd_forget(pidfd);
+    weft__real()->close(pidfd);
     errno = before;
     return result;
 }
@@ -50,14 +50,14 @@ struct job {
 static void wait_plain(void *arg)
 {
     struct job *job = arg;
-    job->result = weft__plain()->wait4(job->pid, job->status, job->options, job->usage);
+    job->result = weft__real()->wait4(job->pid, job->status, job->options, job->usage);
 }
 
-static pid_t wait_elsewhere(struct job *job)
+static pid_t wait_on_blocking_pool(struct job *job)
 {
-    bool plain;
-    if (!weft__hook_elsewhere(wait_plain, job, &plain)) {
-        if (!plain) {
+    bool use_real;
+    if (!weft__hook_run_blocking(wait_plain, job, &use_real)) {
+        if (!use_real) {
             return -1;
         }
         wait_plain(job);
@@ -67,19 +67,19 @@ static pid_t wait_elsewhere(struct job *job)
 
 WEFT__HOOK pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
-    if (!weft__hooked() || (options & WNOHANG)) {
-        return weft__plain()->wait4(pid, status, options, usage);
+    if (!weft__hook_begin() || (options & WNOHANG)) {
+        return weft__real()->wait4(pid, status, options, usage);
     }
     struct job job = {.pid = pid, .status = status, .options = options, .usage = usage};
     int how = 0;
     while (how == 0) {
-        pid_t done = weft__plain()->wait4(pid, status, options | WNOHANG, usage);
+        pid_t done = weft__real()->wait4(pid, status, options | WNOHANG, usage);
         if (done != 0) {
             return done;
         }
         how = pid > 0 && !(options & (WUNTRACED | WCONTINUED)) ? wait_ended(pid) : 1;
     }
-    return how < 0 ? -1 : wait_elsewhere(&job);
+    return how < 0 ? -1 : wait_on_blocking_pool(&job);
 }
 
 WEFT__HOOK pid_t waitpid(pid_t pid, int *status, int options)
@@ -109,7 +109,7 @@ struct id_job {
 static void waitid_plain(void *arg)
 {
     struct id_job *job = arg;
-    job->result = weft__plain()->waitid(job->type, job->id, job->info, job->options);
+    job->result = weft__real()->waitid(job->type, job->id, job->info, job->options);
 }
 
 static int wait_id_ended(idtype_t type, id_t id, int options)
@@ -124,15 +124,15 @@ static int wait_id_ended(idtype_t type, id_t id, int options)
 
 WEFT__HOOK int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
-    if (!weft__hooked() || (options & WNOHANG) ||
-        (type == (idtype_t)P_PIDFD && weft__hook_nonblocking((int)id))) {
-        return weft__plain()->waitid(type, id, info, options);
+    if (!weft__hook_begin() || (options & WNOHANG) ||
+        (type == (idtype_t)P_PIDFD && weft__hook_fd_is_nonblocking((int)id))) {
+        return weft__real()->waitid(type, id, info, options);
     }
     struct id_job job = {.type = type, .id = id, .info = info, .options = options};
     int how = 0;
     while (how == 0) {
         siginfo_t found = {0};
-        int err = weft__plain()->waitid(type, id, &found, options | WNOHANG);
+        int err = weft__real()->waitid(type, id, &found, options | WNOHANG);
         if (err != 0 || found.si_pid != 0) {
             if (err == 0 && info) {
                 *info = found;
@@ -141,12 +141,12 @@ WEFT__HOOK int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
         }
         how = wait_id_ended(type, id, options);
     }
-    bool plain;
+    bool use_real;
     if (how < 0) {
         return -1;
     }
-    if (!weft__hook_elsewhere(waitid_plain, &job, &plain)) {
-        if (!plain) {
+    if (!weft__hook_run_blocking(waitid_plain, &job, &use_real)) {
+        if (!use_real) {
             return -1;
         }
         waitid_plain(&job);

@@ -6,8 +6,8 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
-#include "hook/plain.h"
-#include "hook/record.h"
+#include "hook/fd_state.h"
+#include "hook/real_calls.h"
 #include "hook/wait.h"
 
 /* --- connect ---------------------------------------------------------------------------------- */
@@ -43,27 +43,27 @@ static int finish(int fd, const struct sockaddr *addr, socklen_t len, const stru
     /* Another error: the call cannot wait as a fiber, and blocks the thread. */
     int result;
     do {
-        result = weft__plain()->connect(fd, addr, len);
+        result = weft__real()->connect(fd, addr, len);
     } while (result < 0 && errno == EINTR);
     return result;
 }
 
 static int begin(int fd, const struct sockaddr *addr, socklen_t len)
 {
-    if (!weft__hook_unblock(fd)) {
-        return weft__plain()->connect(fd, addr, len);
+    if (!weft__hook_fd_force_nonblocking(fd)) {
+        return weft__real()->connect(fd, addr, len);
     }
-    int result = weft__plain()->connect(fd, addr, len);
+    int result = weft__real()->connect(fd, addr, len);
     int err = errno;
-    weft__hook_block(fd);
+    weft__hook_fd_restore_blocking(fd);
     errno = err == EINTR ? EINPROGRESS : err;
     return result;
 }
 
 WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-    if (!weft__hooked() || weft__hook_nonblocking(fd)) {
-        return weft__plain()->connect(fd, addr, len);
+    if (!weft__hook_begin() || weft__hook_fd_is_nonblocking(fd)) {
+        return weft__real()->connect(fd, addr, len);
     }
     int64_t most = weft_hook_connect_timeout(-1);
     struct limits limits = {.socket = weft__hook_deadline(fd, POLLOUT),
@@ -90,28 +90,28 @@ WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 /* --- accept ----------------------------------------------------------------------------------- */
 
 /* True: try again. */
-static bool accept_waits(struct weft__hook_io *io)
+static bool accept_wait(struct weft__hook_io *io)
 {
-    if (weft__hooked()) {
+    if (weft__hook_begin()) {
         enum weft__hook_next next = weft__hook_io_wait(io);
-        if (next != WEFT__HOOK_PLAIN) {
+        if (next != WEFT__HOOK_USE_REAL) {
             return next == WEFT__HOOK_AGAIN;
         }
-    } else if (!weft__hook_unblocked(io->fd) || weft__hook_nonblocking(io->fd)) {
+    } else if (!weft__hook_fd_if_forced(io->fd) || weft__hook_fd_is_nonblocking(io->fd)) {
         return false; /* the real call's result: no connection, or its timeout has passed */
     }
     /* A plain thread, on a listener that fibers use too. */
-    weft__hook_io_blocks(io);
-    struct timespec left = weft__hook_left(io->deadline);
-    struct pollfd look = {.fd = io->fd, .events = POLLIN};
-    int n = weft__plain()->ppoll(&look, 1, io->deadline == WEFT_FOREVER ? NULL : &left, NULL);
+    weft__hook_io_can_block(io);
+    struct timespec left = weft__hook_remaining(io->deadline);
+    struct pollfd pfd = {.fd = io->fd, .events = POLLIN};
+    int n = weft__real()->ppoll(&pfd, 1, io->deadline == WEFT_FOREVER ? NULL : &left, NULL);
     if (n == 0) {
         errno = EAGAIN;
     }
     return n > 0;
 }
 
-static bool listens(int fd)
+static bool is_listener(int fd)
 {
     int is = 0;
     socklen_t len = sizeof is;
@@ -122,16 +122,16 @@ static int accept_as(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
     struct weft__hook_io io = {.fd = fd, .events = POLLIN};
     int result;
-    if (weft__hooked() && listens(fd)) {
-        weft__hook_unblock(fd);
+    if (weft__hook_begin() && is_listener(fd)) {
+        weft__hook_fd_force_nonblocking(fd);
     }
     do {
-        result = weft__plain()->accept4(fd, addr, len, flags);
+        result = weft__real()->accept4(fd, addr, len, flags);
     } while (result < 0 &&
-             ((errno == EINTR && weft__hooked()) || (errno == EAGAIN && accept_waits(&io))));
+             ((errno == EINTR && weft__hook_begin()) || (errno == EAGAIN && accept_wait(&io))));
     if (result >= 0) {
         int before = errno;
-        weft__hook_forget(result);
+        weft__hook_fd_forget(result);
         errno = before;
     }
     return result;

@@ -1,46 +1,46 @@
 /* Creating, duplicating and closing descriptors: the recorded state of their numbers follows. fcntl
- * and ioctl show the user's setting where the hooks made a socket non-blocking (hook/record.h). All
+ * and ioctl show the user's setting where the hooks made a socket non-blocking (hook/fd_state.h). All
  * of this also applies outside of fibers. */
 #include <errno.h>
 #include <stdarg.h>
 
 #include <weft/io.h>
 
-#include "hook/plain.h"
-#include "hook/record.h"
+#include "hook/fd_state.h"
+#include "hook/real_calls.h"
 
-static int fresh(int fd)
+static int new_fd(int fd)
 {
     if (fd >= 0) {
         int before = errno;
-        weft__hook_forget(fd);
+        weft__hook_fd_forget(fd);
         errno = before;
     }
     return fd;
 }
 
-static int fresh_pair(int err, const int ends[2])
+static int new_fd_pair(int err, const int ends[2])
 {
     if (err == 0) {
-        fresh(ends[0]);
-        fresh(ends[1]);
+        new_fd(ends[0]);
+        new_fd(ends[1]);
     }
     return err;
 }
 
 WEFT__HOOK int socket(int domain, int type, int protocol)
 {
-    return fresh(weft__plain()->socket(domain, type, protocol));
+    return new_fd(weft__real()->socket(domain, type, protocol));
 }
 
 WEFT__HOOK int socketpair(int domain, int type, int protocol, int ends[2])
 {
-    return fresh_pair(weft__plain()->socketpair(domain, type, protocol, ends), ends);
+    return new_fd_pair(weft__real()->socketpair(domain, type, protocol, ends), ends);
 }
 
 WEFT__HOOK int pipe2(int ends[2], int flags)
 {
-    return fresh_pair(weft__plain()->pipe2(ends, flags), ends);
+    return new_fd_pair(weft__real()->pipe2(ends, flags), ends);
 }
 
 WEFT__HOOK int pipe(int ends[2])
@@ -50,7 +50,7 @@ WEFT__HOOK int pipe(int ends[2])
 
 WEFT__HOOK int epoll_create1(int flags)
 {
-    return fresh(weft__plain()->epoll_create1(flags));
+    return new_fd(weft__real()->epoll_create1(flags));
 }
 
 WEFT__HOOK int epoll_create(int size)
@@ -64,80 +64,82 @@ WEFT__HOOK int epoll_create(int size)
 
 /* --- duplicates ------------------------------------------------------------------------------- */
 
-static int copied(int from, int to)
+static int record_copy(int from, int to)
 {
     if (to >= 0) {
         int before = errno;
-        weft__hook_copy(from, to);
+        weft__hook_fd_copy(from, to);
         errno = before;
     }
     return to;
 }
 
 /* dup2 closes `to`, if `from` is open. Waiters for `to` are notified before that. */
-static bool replaces(int from, int to)
+static bool forget_replaced(int from, int to)
 {
     int before = errno;
-    bool does = from != to && weft__plain()->fcntl(from, F_GETFD) >= 0;
-    if (does) {
-        weft__hook_forget(to);
+    bool is_replaced = from != to && weft__real()->fcntl(from, F_GETFD) >= 0;
+    if (is_replaced) {
+        weft__hook_fd_forget(to);
     }
     errno = before;
-    return does;
+    return is_replaced;
 }
 
 WEFT__HOOK int dup(int fd)
 {
-    return copied(fd, weft__plain()->dup(fd));
+    return record_copy(fd, weft__real()->dup(fd));
 }
 
 WEFT__HOOK int dup2(int from, int to)
 {
-    bool does = replaces(from, to);
-    int fd = weft__plain()->dup2(from, to);
-    return does ? copied(from, fd) : fd;
+    bool is_replaced = forget_replaced(from, to);
+    int fd = weft__real()->dup2(from, to);
+    return is_replaced ? record_copy(from, fd) : fd;
 }
 
 WEFT__HOOK int dup3(int from, int to, int flags)
 {
-    bool does = replaces(from, to);
-    int fd = weft__plain()->dup3(from, to, flags);
-    return does ? copied(from, fd) : fd;
+    bool is_replaced = forget_replaced(from, to);
+    int fd = weft__real()->dup3(from, to, flags);
+    return is_replaced ? record_copy(from, fd) : fd;
 }
 
 /* --- blocking mode ---------------------------------------------------------------------------- */
 
-static void wish(struct weft__hook_record *record, bool nonblocking)
+static void set_user_mode(struct weft__hook_fd *record, bool nonblocking)
 {
     if (nonblocking) {
-        atomic_fetch_or_explicit(&record->flags, WEFT__HOOK_USER, memory_order_relaxed);
+        atomic_fetch_or_explicit(&record->flags, WEFT__HOOK_USER_NONBLOCK, memory_order_relaxed);
     } else {
-        atomic_fetch_and_explicit(&record->flags, ~(uint32_t)WEFT__HOOK_USER, memory_order_relaxed);
+        atomic_fetch_and_explicit(&record->flags, ~(uint32_t)WEFT__HOOK_USER_NONBLOCK,
+                                  memory_order_relaxed);
     }
 }
 
 static int control(int fd, int command, void *arg)
 {
-    struct weft__hook_record *record;
+    struct weft__hook_fd *record;
     int result;
     switch (command) {
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
-        return copied(fd, weft__plain()->fcntl(fd, command, arg));
+        return record_copy(fd, weft__real()->fcntl(fd, command, arg));
     case F_GETFL:
-        record = weft__hook_unblocked(fd);
-        result = weft__plain()->fcntl(fd, command);
-        return result >= 0 && record && !weft__hook_nonblocking(fd) ? result & ~O_NONBLOCK : result;
+        record = weft__hook_fd_if_forced(fd);
+        result = weft__real()->fcntl(fd, command);
+        return result >= 0 && record && !weft__hook_fd_is_nonblocking(fd) ? result & ~O_NONBLOCK
+                                                                          : result;
     case F_SETFL:
-        record = weft__hook_unblocked(fd);
+        record = weft__hook_fd_if_forced(fd);
         if (record) {
             int flags = (int)(intptr_t)arg;
-            wish(record, (flags & O_NONBLOCK) != 0);
-            return weft__plain()->fcntl(fd, command, flags | O_NONBLOCK);
+            set_user_mode(record, (flags & O_NONBLOCK) != 0);
+            return weft__real()->fcntl(fd, command, flags | O_NONBLOCK);
         }
-        return weft__plain()->fcntl(fd, command, arg);
+        return weft__real()->fcntl(fd, command, arg);
     default:
-        return weft__plain()->fcntl(fd, command, arg);
+        return weft__real()->fcntl(fd, command, arg);
     }
 }
 
@@ -166,12 +168,12 @@ WEFT__HOOK int ioctl(int fd, unsigned long request, ...)
     va_start(args, request);
     void *arg = va_arg(args, void *);
     va_end(args);
-    struct weft__hook_record *record = request == FIONBIO && arg ? weft__hook_unblocked(fd) : NULL;
+    struct weft__hook_fd *record = request == FIONBIO && arg ? weft__hook_fd_if_forced(fd) : NULL;
     if (record) {
-        wish(record, *(const int *)arg != 0);
+        set_user_mode(record, *(const int *)arg != 0);
         return 0;
     }
-    return weft__plain()->ioctl(fd, request, arg);
+    return weft__real()->ioctl(fd, request, arg);
 }
 
 /* --- close ------------------------------------------------------------------------------------ */
@@ -179,10 +181,10 @@ WEFT__HOOK int ioctl(int fd, unsigned long request, ...)
 /* Waiters for the descriptor, in any fiber, get EBADF. */
 WEFT__HOOK int close(int fd)
 {
-    struct weft__hook_record *record = weft__hook_record_if_any(fd);
-    if (!weft__hook_at_home() ||
+    struct weft__hook_fd *record = weft__hook_fd_if_any(fd);
+    if (!weft__hook_is_own_process() ||
         !atomic_load_explicit(&weft__hook_attached, memory_order_relaxed)) {
-        return weft__plain()->close(fd);
+        return weft__real()->close(fd);
     }
     if (record) {
         atomic_store_explicit(&record->flags, 0, memory_order_relaxed);

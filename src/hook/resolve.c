@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hook/plain.h"
+#include "hook/real_calls.h"
 #include "hook/wait.h"
 
 /* Run the call on the blocking pool, or here if there is no thread. False: a cancel or an interrupt
  * came first; errno says which. */
 static bool run(void (*call)(void *arg), void *arg)
 {
-    bool plain;
-    if (weft__hook_elsewhere(call, arg, &plain)) {
+    bool use_real;
+    if (weft__hook_run_blocking(call, arg, &use_real)) {
         return true;
     }
-    if (plain) {
+    if (use_real) {
         call(arg);
     }
-    return plain;
+    return use_real;
 }
 
 /* --- getaddrinfo ------------------------------------------------------------------------------ */
@@ -34,15 +34,15 @@ struct addr_job {
 static void getaddrinfo_plain(void *arg)
 {
     struct addr_job *job = arg;
-    job->result = weft__plain()->getaddrinfo(job->node, job->service, job->hints, job->found);
+    job->result = weft__real()->getaddrinfo(job->node, job->service, job->hints, job->found);
 }
 
 WEFT__HOOK int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                            struct addrinfo **found)
 {
     struct addr_job job = {.node = node, .service = service, .hints = hints, .found = found};
-    if (!weft__hooked()) {
-        return weft__plain()->getaddrinfo(node, service, hints, found);
+    if (!weft__hook_begin()) {
+        return weft__real()->getaddrinfo(node, service, hints, found);
     }
     return run(getaddrinfo_plain, &job) ? job.result : EAI_SYSTEM;
 }
@@ -57,8 +57,8 @@ struct name_job {
 static void getnameinfo_plain(void *arg)
 {
     struct name_job *job = arg;
-    job->result = weft__plain()->getnameinfo(job->addr, job->len, job->host, job->host_size,
-                                             job->service, job->service_size, job->flags);
+    job->result = weft__real()->getnameinfo(job->addr, job->len, job->host, job->host_size,
+                                            job->service, job->service_size, job->flags);
 }
 
 WEFT__HOOK int getnameinfo(const struct sockaddr *addr, socklen_t len, char *host,
@@ -72,8 +72,8 @@ WEFT__HOOK int getnameinfo(const struct sockaddr *addr, socklen_t len, char *hos
                            .service = service,
                            .flags = flags};
     bool numeric = (!host || (flags & NI_NUMERICHOST)) && (!service || (flags & NI_NUMERICSERV));
-    if (numeric || !weft__hooked()) {
-        return weft__plain()->getnameinfo(addr, len, host, host_size, service, service_size, flags);
+    if (numeric || !weft__hook_begin()) {
+        return weft__real()->getnameinfo(addr, len, host, host_size, service, service_size, flags);
     }
     return run(getnameinfo_plain, &job) ? job.result : EAI_SYSTEM;
 }
@@ -93,10 +93,10 @@ static void gethost_plain(void *arg)
 {
     struct host_job *job = arg;
     job->result = job->family
-                      ? weft__plain()->gethostbyname2_r(job->name, job->family, job->entry,
-                                                        job->buf, job->size, job->found, job->error)
-                      : weft__plain()->gethostbyname_r(job->name, job->entry, job->buf, job->size,
-                                                       job->found, job->error);
+                      ? weft__real()->gethostbyname2_r(job->name, job->family, job->entry, job->buf,
+                                                       job->size, job->found, job->error)
+                      : weft__real()->gethostbyname_r(job->name, job->entry, job->buf, job->size,
+                                                      job->found, job->error);
 }
 
 static int gethost(struct host_job *job)
@@ -113,69 +113,70 @@ WEFT__HOOK int gethostbyname_r(const char *name, struct hostent *entry, char *bu
                                struct hostent **found, int *error)
 {
     struct host_job job = {name, 0, entry, found, buf, size, error, 0};
-    return weft__hooked() ? gethost(&job)
-                          : weft__plain()->gethostbyname_r(name, entry, buf, size, found, error);
+    return weft__hook_begin() ? gethost(&job)
+                              : weft__real()->gethostbyname_r(name, entry, buf, size, found, error);
 }
 
 WEFT__HOOK int gethostbyname2_r(const char *name, int family, struct hostent *entry, char *buf,
                                 size_t size, struct hostent **found, int *error)
 {
     struct host_job job = {name, family, entry, found, buf, size, error, 0};
-    return weft__hooked()
+    return weft__hook_begin()
                ? gethost(&job)
-               : weft__plain()->gethostbyname2_r(name, family, entry, buf, size, found, error);
+               : weft__real()->gethostbyname2_r(name, family, entry, buf, size, found, error);
 }
 
 /* The last result of a fiber. */
-struct answer {
+struct host_result {
     struct hostent entry;
     size_t size;
     char buf[];
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-static weft_key key;
+static weft_fiber_key key;
 static bool has_key;
 
 static void make_key(void)
 {
-    has_key = weft_key_create(&key, free) == 0;
+    has_key = weft_fiber_key_create(&key, free) == 0;
 }
 
-static struct hostent *ask(const char *name, int family)
+static struct hostent *query_host(const char *name, int family)
 {
-    struct answer *answer = weft_get_local(key);
+    struct host_result *host_result = weft_fiber_get_local(key);
     struct hostent *found = NULL;
     for (;;) {
-        if (answer) {
+        if (host_result) {
             int error = 0;
-            struct host_job job = {name,        family,       &answer->entry, &found,
-                                   answer->buf, answer->size, &error,         0};
+            struct host_job job = {
+                name,   family, &host_result->entry, &found, host_result->buf, host_result->size,
+                &error, 0};
             if (gethost(&job) != ERANGE) {
                 h_errno = error;
                 return found;
             }
         }
-        size_t size = answer ? 2 * answer->size : 1024;
-        struct answer *larger = realloc(answer, sizeof *larger + size);
+        size_t size = host_result ? 2 * host_result->size : 1024;
+        struct host_result *larger = realloc(host_result, sizeof *larger + size);
         if (!larger) {
             h_errno = NETDB_INTERNAL;
             return NULL;
         }
-        answer = larger;
-        answer->size = size;
-        weft_set_local(key, answer);
+        host_result = larger;
+        host_result->size = size;
+        weft_fiber_set_local(key, host_result);
     }
 }
 
 WEFT__HOOK struct hostent *gethostbyname(const char *name)
 {
-    bool hooked = weft__hooked() && pthread_once(&key_once, make_key) == 0 && has_key;
-    return hooked ? ask(name, 0) : weft__plain()->gethostbyname(name);
+    bool hooked = weft__hook_begin() && pthread_once(&key_once, make_key) == 0 && has_key;
+    return hooked ? query_host(name, 0) : weft__real()->gethostbyname(name);
 }
 
 WEFT__HOOK struct hostent *gethostbyname2(const char *name, int family)
 {
-    bool hooked = weft__hooked() && pthread_once(&key_once, make_key) == 0 && has_key;
-    return hooked ? ask(name, family) : weft__plain()->gethostbyname2(name, family);
+    bool hooked = weft__hook_begin() && pthread_once(&key_once, make_key) == 0 && has_key;
+    return hooked ? query_host(name, family) : weft__real()->gethostbyname2(name, family);
 }

@@ -5,7 +5,7 @@
 
 #include <weft/fiber.h>
 
-#include "hook/plain.h"
+#include "hook/real_calls.h"
 #include "hook/wait.h"
 
 /* 0, or a positive errno. */
@@ -15,15 +15,15 @@ static int sleep_until(int64_t deadline, struct timespec *left)
     int err = weft_sleep_until(deadline);
     errno = before;
     if (err && left) {
-        *left = weft__hook_left(deadline);
+        *left = weft__hook_remaining(deadline);
     }
     return -err;
 }
 
 WEFT__HOOK unsigned sleep(unsigned seconds)
 {
-    if (!weft__hooked()) {
-        return weft__plain()->sleep(seconds);
+    if (!weft__hook_begin()) {
+        return weft__real()->sleep(seconds);
     }
     struct timespec time = {.tv_sec = seconds}, left = {0};
     return sleep_until(weft__hook_after(&time), &left) ? (unsigned)left.tv_sec : 0;
@@ -31,8 +31,8 @@ WEFT__HOOK unsigned sleep(unsigned seconds)
 
 WEFT__HOOK int usleep(useconds_t us)
 {
-    if (!weft__hooked()) {
-        return weft__plain()->usleep(us);
+    if (!weft__hook_begin()) {
+        return weft__real()->usleep(us);
     }
     struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L};
     int err = sleep_until(weft__hook_after(&time), NULL);
@@ -41,8 +41,8 @@ WEFT__HOOK int usleep(useconds_t us)
 
 WEFT__HOOK int nanosleep(const struct timespec *time, struct timespec *left)
 {
-    if (!weft__hooked() || !weft__hook_is_time(time)) {
-        return weft__plain()->nanosleep(time, left);
+    if (!weft__hook_begin() || !weft__hook_is_valid_time(time)) {
+        return weft__real()->nanosleep(time, left);
     }
     int err = sleep_until(weft__hook_after(time), left);
     return err ? weft__hook_fail(-err) : 0;
@@ -58,7 +58,7 @@ struct job {
 static void sleep_plain(void *arg)
 {
     struct job *job = arg;
-    job->result = weft__plain()->clock_nanosleep(job->clock, job->flags, job->time, job->left);
+    job->result = weft__real()->clock_nanosleep(job->clock, job->flags, job->time, job->left);
 }
 
 /* Until a time of day: the clock may have been set meanwhile. */
@@ -77,8 +77,8 @@ static int sleep_to_time_of_day(const struct timespec *time)
 WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
                                struct timespec *left)
 {
-    if (!weft__hooked() || !weft__hook_is_time(time) || (flags & ~TIMER_ABSTIME)) {
-        return weft__plain()->clock_nanosleep(clock, flags, time, left);
+    if (!weft__hook_begin() || !weft__hook_is_valid_time(time) || (flags & ~TIMER_ABSTIME)) {
+        return weft__real()->clock_nanosleep(clock, flags, time, left);
     }
     if (clock == CLOCK_MONOTONIC || (clock == CLOCK_REALTIME && !(flags & TIMER_ABSTIME))) {
         return sleep_until(flags & TIMER_ABSTIME ? weft__hook_at(clock, time)
@@ -90,11 +90,11 @@ WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec
     }
     /* Clocks that libweft does not have: CPU time, or time that includes suspend. */
     struct job job = {.clock = clock, .flags = flags, .time = time, .left = left};
-    bool plain;
+    bool use_real;
     int before = errno;
-    if (!weft__hook_elsewhere(sleep_plain, &job, &plain) && !plain) {
+    if (!weft__hook_run_blocking(sleep_plain, &job, &use_real) && !use_real) {
         job.result = errno;
-    } else if (plain) {
+    } else if (use_real) {
         sleep_plain(&job);
     }
     errno = before;

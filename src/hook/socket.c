@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hook/plain.h"
-#include "hook/record.h"
+#include "hook/fd_state.h"
+#include "hook/real_calls.h"
 #include "hook/wait.h"
 
 void __chk_fail(void) __attribute__((noreturn)); /* of the C library */
@@ -20,7 +20,7 @@ void weft__hook_check_size(size_t n, size_t size)
     }
 }
 
-size_t weft__hook_length(const struct iovec *iov, size_t count)
+size_t weft__hook_iov_length(const struct iovec *iov, size_t count)
 {
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
@@ -29,18 +29,19 @@ size_t weft__hook_length(const struct iovec *iov, size_t count)
     return n;
 }
 
-struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, size_t done)
+struct weft__hook_iov_position weft__hook_iov_position(const struct iovec *iov, size_t count,
+                                                       size_t done)
 {
-    struct weft__hook_place place = {.offset = done};
-    while (place.index < count && place.offset >= iov[place.index].iov_len) {
-        place.offset -= iov[place.index++].iov_len;
+    struct weft__hook_iov_position position = {.offset = done};
+    while (position.index < count && position.offset >= iov[position.index].iov_len) {
+        position.offset -= iov[position.index++].iov_len;
     }
-    return place;
+    return position;
 }
 
 /* After a try: true if the call is to be tried again, with *flags. A send that connects
  * (MSG_FASTOPEN) connects once; the data is sent when the socket is connected. */
-static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
+static bool must_retry(struct weft__hook_io *io, ssize_t n, int user_flags, int *flags)
 {
     if (n >= 0) {
         return false;
@@ -49,16 +50,16 @@ static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
         return true;
     }
     bool connects = errno == EINPROGRESS && io->events == POLLOUT;
-    bool never = (asked & MSG_DONTWAIT) || /* error queue and OOB data never block */
-                 (io->events == POLLIN && (asked & (MSG_ERRQUEUE | MSG_OOB)));
+    bool never = (user_flags & MSG_DONTWAIT) || /* error queue and OOB data never block */
+                 (io->events == POLLIN && (user_flags & (MSG_ERRQUEUE | MSG_OOB)));
     if ((errno != EAGAIN && !connects) || never || !(*flags & MSG_DONTWAIT)) {
         return false;
     }
     switch (weft__hook_io_wait(io)) {
     case WEFT__HOOK_AGAIN:
         break;
-    case WEFT__HOOK_PLAIN:
-        *flags = asked;
+    case WEFT__HOOK_USE_REAL:
+        *flags = user_flags;
         break;
     case WEFT__HOOK_FAILED:
         errno = connects && errno == EAGAIN ? EINPROGRESS : errno;
@@ -76,13 +77,13 @@ static ssize_t recv_once(struct weft__hook_io *io, void *buf, size_t n, int flag
     int use = flags | MSG_DONTWAIT;
     ssize_t got;
     do {
-        got = weft__plain()->recvfrom(io->fd, buf, n, use, addr, len);
-    } while (again(io, got, flags, &use));
+        got = weft__real()->recvfrom(io->fd, buf, n, use, addr, len);
+    } while (must_retry(io, got, flags, &use));
     return got;
 }
 
 /* SO_TYPE or SO_DOMAIN; -1: not a socket. */
-static int is_what(int fd, int option)
+static int socket_option(int fd, int option)
 {
     int what = -1;
     socklen_t len = sizeof what;
@@ -91,7 +92,7 @@ static int is_what(int fd, int option)
 
 static bool is_stream(int fd)
 {
-    return is_what(fd, SO_TYPE) == SOCK_STREAM;
+    return socket_option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
 /* MSG_WAITALL with MSG_PEEK: readiness does not tell how much data is available. Unix sockets do
@@ -106,12 +107,12 @@ static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags
         }
         tries = got == before ? tries : 0;
         before = got;
-        if (is_what(io->fd, SO_DOMAIN) == AF_UNIX || !weft__hook_io_blocks(io) ||
+        if (socket_option(io->fd, SO_DOMAIN) == AF_UNIX || !weft__hook_io_can_block(io) ||
             weft__hook_pause(tries, io->deadline) != 0 || weft_now() >= io->deadline) {
             return got;
         }
-        struct pollfd look = {.fd = io->fd, .events = POLLRDHUP};
-        if (weft__plain()->poll(&look, 1, 0) > 0) {
+        struct pollfd pfd = {.fd = io->fd, .events = POLLRDHUP};
+        if (weft__real()->poll(&pfd, 1, 0) > 0) {
             return recv_once(io, buf, n, flags & ~MSG_WAITALL, NULL, NULL);
         }
     }
@@ -133,15 +134,16 @@ ssize_t weft__hook_recv(int fd, void *buf, size_t n, int flags, struct sockaddr 
         got = recv_once(&io, (char *)buf + have, n - have, flags & ~MSG_WAITALL, addr, len);
         have += got > 0 ? (size_t)got : 0;
     } while (got > 0 && have < n);
-    return have > 0 || got >= 0 ? weft__hook_io_moved(&io, have) : -1;
+    return have > 0 || got >= 0 ? weft__hook_io_finish(&io, have) : -1;
 }
 
 /* Receive the rest of a message that must be complete. */
 static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
 {
-    size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
+    size_t all = weft__hook_iov_length(msg->msg_iov, msg->msg_iovlen);
     while (done < all) {
-        struct weft__hook_place at = weft__hook_place(msg->msg_iov, msg->msg_iovlen, done);
+        struct weft__hook_iov_position at =
+            weft__hook_iov_position(msg->msg_iov, msg->msg_iovlen, done);
         const struct iovec *iov = &msg->msg_iov[at.index];
         ssize_t got = recv_once(io, (char *)iov->iov_base + at.offset, iov->iov_len - at.offset,
                                 flags & ~MSG_WAITALL, NULL, NULL);
@@ -150,7 +152,7 @@ static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, siz
         }
         done += (size_t)got;
     }
-    return weft__hook_io_moved(io, done);
+    return weft__hook_io_finish(io, done);
 }
 
 /* Descriptors that arrived with the message are new. */
@@ -163,7 +165,7 @@ static void forget_passed(const struct msghdr *msg)
             for (size_t i = 0; i < count; i++) {
                 int fd;
                 __builtin_memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-                weft__hook_forget(fd);
+                weft__hook_fd_forget(fd);
             }
         }
     }
@@ -177,8 +179,8 @@ ssize_t weft__hook_recvmsg(int fd, struct msghdr *msg, int flags)
     ssize_t got;
     do {
         *msg = given;
-        got = weft__plain()->recvmsg(fd, msg, use);
-    } while (again(&io, got, flags, &use));
+        got = weft__real()->recvmsg(fd, msg, use);
+    } while (must_retry(&io, got, flags, &use));
     if (got >= 0 && msg->msg_controllen > 0) {
         forget_passed(msg);
     }
@@ -199,12 +201,12 @@ static ssize_t send_all(struct weft__hook_io *io, const char *buf, size_t n, int
     do {
         int use = flags | MSG_DONTWAIT;
         do {
-            put = weft__plain()->sendto(io->fd, buf + done, n - done, use, addr, len);
-        } while (again(io, put, flags, &use));
+            put = weft__real()->sendto(io->fd, buf + done, n - done, use, addr, len);
+        } while (must_retry(io, put, flags, &use));
         done += put > 0 ? (size_t)put : 0;
         flags &= ~MSG_FASTOPEN;
     } while (put > 0 && done < n && !(flags & MSG_DONTWAIT));
-    return done > 0 || put >= 0 ? weft__hook_io_moved(io, done) : -1;
+    return done > 0 || put >= 0 ? weft__hook_io_finish(io, done) : -1;
 }
 
 ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
@@ -217,10 +219,11 @@ ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const stru
 /* The ancillary data of a message has been sent with its first part. */
 static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
 {
-    size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
+    size_t all = weft__hook_iov_length(msg->msg_iov, msg->msg_iovlen);
     flags &= ~MSG_FASTOPEN;
     while (done < all) {
-        struct weft__hook_place at = weft__hook_place(msg->msg_iov, msg->msg_iovlen, done);
+        struct weft__hook_iov_position at =
+            weft__hook_iov_position(msg->msg_iov, msg->msg_iovlen, done);
         const struct iovec *iov = &msg->msg_iov[at.index];
         size_t n = iov->iov_len - at.offset;
         ssize_t put = send_all(io, (const char *)iov->iov_base + at.offset, n, flags, NULL, 0);
@@ -229,7 +232,7 @@ static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, siz
             break;
         }
     }
-    return weft__hook_io_moved(io, done);
+    return weft__hook_io_finish(io, done);
 }
 
 ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -238,8 +241,8 @@ ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
     int use = flags | MSG_DONTWAIT;
     ssize_t put;
     do {
-        put = weft__plain()->sendmsg(fd, msg, use);
-    } while (again(&io, put, flags, &use));
+        put = weft__real()->sendmsg(fd, msg, use);
+    } while (must_retry(&io, put, flags, &use));
     return put <= 0 || (flags & MSG_DONTWAIT) ? put : send_rest(&io, msg, (size_t)put, flags);
 }
 
@@ -247,40 +250,40 @@ ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
 
 WEFT__HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-    return weft__hooked() ? weft__hook_recv(fd, buf, n, flags, NULL, NULL)
-                          : weft__plain()->recvfrom(fd, buf, n, flags, NULL, NULL);
+    return weft__hook_begin() ? weft__hook_recv(fd, buf, n, flags, NULL, NULL)
+                              : weft__real()->recvfrom(fd, buf, n, flags, NULL, NULL);
 }
 
 WEFT__HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
                             socklen_t *len)
 {
-    return weft__hooked() ? weft__hook_recv(fd, buf, n, flags, addr.__sockaddr__, len)
-                          : weft__plain()->recvfrom(fd, buf, n, flags, addr, len);
+    return weft__hook_begin() ? weft__hook_recv(fd, buf, n, flags, addr.__sockaddr__, len)
+                              : weft__real()->recvfrom(fd, buf, n, flags, addr, len);
 }
 
 WEFT__HOOK ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-    return weft__hooked() ? weft__hook_recvmsg(fd, msg, flags)
-                          : weft__plain()->recvmsg(fd, msg, flags);
+    return weft__hook_begin() ? weft__hook_recvmsg(fd, msg, flags)
+                              : weft__real()->recvmsg(fd, msg, flags);
 }
 
 WEFT__HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
-    return weft__hooked() ? weft__hook_send(fd, buf, n, flags, NULL, 0)
-                          : weft__plain()->sendto(fd, buf, n, flags, NULL, 0);
+    return weft__hook_begin() ? weft__hook_send(fd, buf, n, flags, NULL, 0)
+                              : weft__real()->sendto(fd, buf, n, flags, NULL, 0);
 }
 
 WEFT__HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr,
                           socklen_t len)
 {
-    return weft__hooked() ? weft__hook_send(fd, buf, n, flags, addr.__sockaddr__, len)
-                          : weft__plain()->sendto(fd, buf, n, flags, addr, len);
+    return weft__hook_begin() ? weft__hook_send(fd, buf, n, flags, addr.__sockaddr__, len)
+                              : weft__real()->sendto(fd, buf, n, flags, addr, len);
 }
 
 WEFT__HOOK ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-    return weft__hooked() ? weft__hook_sendmsg(fd, msg, flags)
-                          : weft__plain()->sendmsg(fd, msg, flags);
+    return weft__hook_begin() ? weft__hook_sendmsg(fd, msg, flags)
+                              : weft__real()->sendmsg(fd, msg, flags);
 }
 
 /* The fortified variants, which headers use where they know the size of a buffer. */
@@ -310,8 +313,8 @@ static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags
     int use = (flags & ~MSG_WAITFORONE) | MSG_DONTWAIT, got;
     do {
         do {
-            got = weft__plain()->recvmmsg(fd, messages + done, count - done, use, NULL);
-        } while ((done == 0 || !(flags & MSG_WAITFORONE)) && again(&io, got, flags, &use));
+            got = weft__real()->recvmmsg(fd, messages + done, count - done, use, NULL);
+        } while ((done == 0 || !(flags & MSG_WAITFORONE)) && must_retry(&io, got, flags, &use));
         for (int i = 0; i < got; i++) {
             forget_passed(&messages[done + (unsigned)i].msg_hdr);
         }
@@ -323,13 +326,14 @@ static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags
 WEFT__HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                         struct timespec *timeout)
 {
-    if (!weft__hooked() || (flags & MSG_DONTWAIT) || (timeout && !weft__hook_is_time(timeout))) {
-        return weft__plain()->recvmmsg(fd, messages, count, flags, timeout);
+    if (!weft__hook_begin() || (flags & MSG_DONTWAIT) ||
+        (timeout && !weft__hook_is_valid_time(timeout))) {
+        return weft__real()->recvmmsg(fd, messages, count, flags, timeout);
     }
     int64_t deadline = weft__hook_after(timeout);
     int done = recv_many(fd, messages, count, flags, deadline);
     if (timeout && done > 0) {
-        *timeout = weft__hook_left(deadline); /* Linux writes the remaining time */
+        *timeout = weft__hook_remaining(deadline); /* Linux writes the remaining time */
     }
     return done;
 }
@@ -343,16 +347,16 @@ static void complete_last(struct weft__hook_io *io, struct mmsghdr *last, int fl
 
 WEFT__HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
-    if (!weft__hooked() || (flags & MSG_DONTWAIT)) {
-        return weft__plain()->sendmmsg(fd, messages, count, flags);
+    if (!weft__hook_begin() || (flags & MSG_DONTWAIT)) {
+        return weft__real()->sendmmsg(fd, messages, count, flags);
     }
     struct weft__hook_io io = {.fd = fd, .events = POLLOUT};
     unsigned done = 0;
     int use = flags | MSG_DONTWAIT, put;
     do {
         do {
-            put = weft__plain()->sendmmsg(fd, messages + done, count - done, use);
-        } while (again(&io, put, flags, &use));
+            put = weft__real()->sendmmsg(fd, messages + done, count - done, use);
+        } while (must_retry(&io, put, flags, &use));
         if (put > 0) {
             done += (unsigned)put;
             complete_last(&io, &messages[done - 1], flags);

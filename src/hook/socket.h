@@ -14,11 +14,12 @@ ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const stru
 ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags);
 
 /* A position in a vector: after `done` bytes the rest begins in iov[index], at `offset`. */
-struct weft__hook_place {
+struct weft__hook_iov_position {
     size_t index, offset;
 };
-struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, size_t done);
-size_t weft__hook_length(const struct iovec *iov, size_t count);
+struct weft__hook_iov_position weft__hook_iov_position(const struct iovec *iov, size_t count,
+                                                       size_t done);
+size_t weft__hook_iov_length(const struct iovec *iov, size_t count);
 
 /* For fortified callers: stops the program if n bytes do not fit into a buffer of `size`. */
 void weft__hook_check_size(size_t n, size_t size);

@@ -6,8 +6,8 @@
 #include <weft/blocking.h>
 #include <weft/io.h>
 
-#include "hook/plain.h"
-#include "hook/record.h"
+#include "hook/fd_state.h"
+#include "hook/real_calls.h"
 
 #define NS_PER_MS 1000000
 #define FIRST_PAUSE_NS INT64_C(50000)
@@ -15,7 +15,7 @@
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-bool weft__hook_is_time(const struct timespec *time)
+bool weft__hook_is_valid_time(const struct timespec *time)
 {
     return time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < WEFT__NS_PER_S;
 }
@@ -48,7 +48,7 @@ int64_t weft__hook_at(clockid_t clock, const struct timespec *time)
     return weft_after(ns_of(time) - ns_of(&now));
 }
 
-struct timespec weft__hook_left(int64_t deadline)
+struct timespec weft__hook_remaining(int64_t deadline)
 {
     int64_t now = weft_now();
     int64_t left = deadline > now ? deadline - now : 0;
@@ -59,14 +59,14 @@ struct timespec weft__hook_left(int64_t deadline)
 
 /* libweft would make a pipe or a terminal non-blocking, for all processes that share it. So the
  * fiber waits for an epoll set that contains the descriptor. */
-static int wait_around(int fd, short events, int64_t deadline)
+static int wait_by_epoll(int fd, short events, int64_t deadline)
 {
-    int epoll = weft__plain()->epoll_create1(EPOLL_CLOEXEC);
+    int epoll = weft__real()->epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = (uint16_t)events};
     if (epoll < 0) {
         return -EOPNOTSUPP;
     }
-    weft__hook_forget(epoll);
+    weft__hook_fd_forget(epoll);
     int err = -EOPNOTSUPP; /* EPERM: always ready */
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
         err = weft_fd_wait(epoll, WEFT_READABLE, deadline);
@@ -78,16 +78,16 @@ static int wait_around(int fd, short events, int64_t deadline)
 int weft__hook_wait(int fd, short events, int64_t deadline)
 {
     int before = errno;
-    if (!weft__hook_at_home()) {
+    if (!weft__hook_is_own_process()) {
         return -EOPNOTSUPP;
     }
-    weft__hook_verify(fd);
-    bool socket = (weft__hook_flags(fd) & WEFT__HOOK_KIND) == WEFT__HOOK_SOCKET;
+    weft__hook_fd_verify(fd);
+    bool socket = (weft__hook_fd_flags(fd) & WEFT__HOOK_KIND) == WEFT__HOOK_SOCKET;
     int err;
     if (socket && (events == POLLIN || events == POLLOUT)) {
         err = weft_fd_wait(fd, events == POLLIN ? WEFT_READABLE : WEFT_WRITABLE, deadline);
     } else {
-        err = wait_around(fd, events, deadline);
+        err = wait_by_epoll(fd, events, deadline);
     }
     errno = before;
     return err > 0 ? 0 : err;
@@ -106,18 +106,18 @@ int64_t weft__hook_deadline(int fd, short events)
     return weft__hook_after(&after);
 }
 
-bool weft__hook_io_blocks(struct weft__hook_io *io)
+bool weft__hook_io_can_block(struct weft__hook_io *io)
 {
-    if (!io->asked && !weft__hook_nonblocking(io->fd)) {
+    if (!io->has_deadline && !weft__hook_fd_is_nonblocking(io->fd)) {
         io->deadline = weft__hook_deadline(io->fd, io->events);
-        io->asked = true;
+        io->has_deadline = true;
     }
-    return io->asked;
+    return io->has_deadline;
 }
 
 enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
 {
-    if (!weft__hook_io_blocks(io)) {
+    if (!weft__hook_io_can_block(io)) {
         errno = EAGAIN;
         return WEFT__HOOK_FAILED;
     }
@@ -136,20 +136,20 @@ enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
         weft__hook_fail(err);
         return WEFT__HOOK_FAILED;
     default:
-        return WEFT__HOOK_PLAIN;
+        return WEFT__HOOK_USE_REAL;
     }
 }
 
-void weft__hook_hand_on(int err)
+void weft__hook_keep_interrupt(int err)
 {
     if (err == -EINTR) {
-        weft_interrupt(weft_self());
+        weft_fiber_interrupt(weft_self());
     }
 }
 
-ssize_t weft__hook_io_moved(struct weft__hook_io *io, size_t bytes)
+ssize_t weft__hook_io_finish(struct weft__hook_io *io, size_t bytes)
 {
-    weft__hook_hand_on(io->ended ? -EINTR : 0);
+    weft__hook_keep_interrupt(io->ended ? -EINTR : 0);
     io->ended = false;
     return (ssize_t)bytes;
 }
@@ -178,17 +178,17 @@ static void *run_job(void *arg)
     return NULL;
 }
 
-bool weft__hook_elsewhere(void (*run)(void *arg), void *arg, bool *plain)
+bool weft__hook_run_blocking(void (*run)(void *arg), void *arg, bool *use_real)
 {
     struct job job = {.run = run, .arg = arg};
     int before = errno;
-    *plain = !weft__hook_at_home();
-    int err = *plain ? 0 : weft_blocking_call(NULL, run_job, &job, NULL, WEFT_FOREVER);
-    if (err == 0 && !*plain) {
+    *use_real = !weft__hook_is_own_process();
+    int err = *use_real ? 0 : weft_blocking_call(NULL, run_job, &job, NULL, WEFT_FOREVER);
+    if (err == 0 && !*use_real) {
         errno = job.error ? job.error : before;
         return true;
     }
-    *plain = *plain || (err != -ECANCELED && err != -EINTR);
+    *use_real = *use_real || (err != -ECANCELED && err != -EINTR);
     weft__hook_fail(err);
     return false;
 }

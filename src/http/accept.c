@@ -17,23 +17,23 @@
 
 #include "base/alloc.h"
 #include "http/conn.h"
-#include "net/room.h"
+#include "net/fd_exhaustion.h"
 #include "net/socket.h"
 
 #define PAUSE_NS 20000000 /* after descriptors or memory have run out */
-#define AT_ONCE 16u       /* connections between two yields */
+#define YIELD_EVERY 16u   /* connections between two yields */
 #define ARRIVALS_NS 1000000
-#define ARRIVALS_MOST 100
-#define QUIET_NS 10000000   /* during a stop: no connection has arrived for this long */
-#define DRAIN_NS 1000000000 /* ... and draining the backlog takes at most this long */
+#define ARRIVALS_MAX 100
+#define BACKLOG_IDLE_NS 10000000 /* during a stop: no connection has arrived for this long */
+#define DRAIN_NS 1000000000      /* ... and draining the backlog takes at most this long */
 
 struct weft__http_acceptor {
     struct weft__http_acceptor *next;
     struct weft_http_server *server;
-    enum weft_http_spread spread;
+    enum weft_http_balance balance;
     int fd;
     int worker;
-    bool far_only; /* during a stop: a minimum hop count drops the packets of its clients */
+    bool has_min_hops; /* during a stop: a minimum hop count drops the packets of its clients */
     weft_fiber fiber;
     struct weft_addr at;
     struct weft__socket_file file; /* file of a Unix socket */
@@ -55,17 +55,18 @@ static unsigned least_loaded(struct weft_http_server *server)
     return best;
 }
 
-static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_peer address)
+static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_address address)
 {
     struct weft_http_server *server = acceptor->server;
-    switch (acceptor->spread) {
-    case WEFT_HTTP_REUSEPORT:
+    switch (acceptor->balance) {
+    case WEFT_HTTP_BALANCE_REUSEPORT:
         return (unsigned)acceptor->worker;
-    case WEFT_HTTP_ROUND_ROBIN:
-        return atomic_fetch_add_explicit(&server->turn, 1, memory_order_relaxed) % server->workers;
-    case WEFT_HTTP_HASH:
-        return (unsigned)(weft__http_peer_hash(address) % server->workers);
-    case WEFT_HTTP_LEAST:
+    case WEFT_HTTP_BALANCE_ROUND_ROBIN:
+        return atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed) %
+               server->workers;
+    case WEFT_HTTP_BALANCE_HASH:
+        return (unsigned)(weft__http_address_hash(address) % server->workers);
+    case WEFT_HTTP_BALANCE_LEAST:
         break;
     }
     return least_loaded(server);
@@ -74,7 +75,7 @@ static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_peer add
 /* --- admitting one connection ----------------------------------------------------------------- */
 
 /* Best effort, without waiting. */
-static void turn_away(int fd)
+static void reject(int fd)
 {
     static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
                                  "Retry-After: 1\r\nConnection: close\r\n\r\n";
@@ -88,7 +89,7 @@ static void turn_away(int fd)
 }
 
 static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft_addr *peer,
-                 weft__http_peer address)
+                 weft__http_address address)
 {
     struct weft_http_server *server = acceptor->server;
     struct weft__http_arrival *arrival = weft__alloc_dirty(sizeof *arrival);
@@ -116,10 +117,10 @@ static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft
 
 /* In a burst, connections that were just accepted cannot be evicted before their fibers have run.
  * So this waits for them, for a short time. */
-static bool make_room(struct weft_http_server *server, weft__http_peer address)
+static bool evict(struct weft_http_server *server, weft__http_address address)
 {
-    for (int i = 0; i < ARRIVALS_MOST; i++) {
-        if (weft__http_room_make(server, address)) {
+    for (int i = 0; i < ARRIVALS_MAX; i++) {
+        if (weft__http_capacity_evict(server, address)) {
             return true;
         }
         if (atomic_load_explicit(&server->arriving, memory_order_relaxed) == 0) {
@@ -132,12 +133,12 @@ static bool make_room(struct weft_http_server *server, weft__http_peer address)
 
 /* Evicted connections have closed their descriptors when this returns, so that the reserve of
  * descriptors is complete again. */
-static void await_descriptors(const struct weft_http_server *server)
+static void wait_for_descriptors(const struct weft_http_server *server)
 {
-    for (int i = 0; i < ARRIVALS_MOST; i++) {
-        uint32_t held = atomic_load_explicit(&server->held, memory_order_relaxed);
+    for (int i = 0; i < ARRIVALS_MAX; i++) {
+        uint32_t admitted = atomic_load_explicit(&server->admitted, memory_order_relaxed);
         uint32_t open = atomic_load_explicit(&server->open, memory_order_relaxed);
-        if (open <= held + 1) { /* the new connection is open, but not admitted yet */
+        if (open <= admitted + 1) { /* the new connection is open, but not admitted yet */
             break;
         }
         weft_sleep(ARRIVALS_NS);
@@ -146,25 +147,25 @@ static void await_descriptors(const struct weft_http_server *server)
 
 /* Admits the connection within the limits, if necessary by evicting a connection that waits for its
  * client. */
-static bool take_place(struct weft_http_server *server, int fd, weft__http_peer address)
+static bool acquire_capacity(struct weft_http_server *server, int fd, weft__http_address address)
 {
     const struct weft_http_server_limits *limits = &server->opts.limits;
-    if (weft__http_room_is_scarce(server, fd)) {
-        if (!make_room(server, 0)) {
+    if (weft__http_capacity_fd_is_reserved(server, fd)) {
+        if (!evict(server, 0)) {
             return false;
         }
-        await_descriptors(server);
+        wait_for_descriptors(server);
     }
-    while (atomic_fetch_add_explicit(&server->held, 1, memory_order_relaxed) >=
+    while (atomic_fetch_add_explicit(&server->admitted, 1, memory_order_relaxed) >=
            limits->connections) {
-        atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
-        if (!make_room(server, 0)) {
+        atomic_fetch_sub_explicit(&server->admitted, 1, memory_order_relaxed);
+        if (!evict(server, 0)) {
             return false;
         }
     }
-    while (!weft__http_peers_enter(&server->peers, address, limits->per_address)) {
-        if (!make_room(server, address)) {
-            atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
+    while (!weft__http_address_acquire(&server->peers, address, limits->per_address)) {
+        if (!evict(server, address)) {
+            atomic_fetch_sub_explicit(&server->admitted, 1, memory_order_relaxed);
             return false;
         }
     }
@@ -175,19 +176,19 @@ static void admit(struct weft__http_acceptor *acceptor, int fd, const struct wef
 {
     struct weft_http_server *server = acceptor->server;
     struct weft__http_shard *shard = &server->shards[acceptor->worker];
-    weft__http_peer address = weft__http_peer_of(peer);
+    weft__http_address address = weft__http_address_of(peer);
     atomic_fetch_add_explicit(&server->open, 1, memory_order_relaxed);
-    bool placed = take_place(server, fd, address);
-    if (placed && start(acceptor, fd, peer, address) == 0) {
+    bool acquired = acquire_capacity(server, fd, address);
+    if (acquired && start(acceptor, fd, peer, address) == 0) {
         atomic_fetch_add_explicit(&shard->accepted, 1, memory_order_relaxed);
         return;
     }
-    if (placed) {
-        weft__http_room_give_back(server, address);
+    if (acquired) {
+        weft__http_capacity_release(server, address);
     }
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&shard->refused, 1, memory_order_relaxed);
-    turn_away(fd);
+    reject(fd);
 }
 
 /* --- the acceptor's fiber --------------------------------------------------------------------- */
@@ -196,21 +197,21 @@ static void admit(struct weft__http_acceptor *acceptor, int fd, const struct wef
 static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 {
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
-    int fd = weft__accept_or_lack(acceptor->fd, peer, 0);
+    int fd = weft__accept_or_exhausted(acceptor->fd, peer, 0);
     if (fd != -ETIMEDOUT) {
         return fd;
     }
-    fd = weft__accept_or_lack(acceptor->fd, peer, WEFT_FOREVER);
+    fd = weft__accept_or_exhausted(acceptor->fd, peer, WEFT_FOREVER);
     atomic_fetch_add_explicit(&shard->accept_wakes, 1, memory_order_relaxed);
     return fd;
 }
 
 /* Descriptors have run out: evicts connections that wait for their clients. */
-static int next_in_shortage(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
+static int accept_after_eviction(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 {
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
     atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
-    weft__http_room_make(acceptor->server, 0);
+    weft__http_capacity_evict(acceptor->server, 0);
     return weft_accept_from(acceptor->fd, peer,
                             weft_after(PAUSE_NS)); /* wakes when a descriptor is closed */
 }
@@ -234,7 +235,7 @@ static bool filter_syns(int fd)
  * the usual hop count; hops 0 drops none. Packets of a handshake in progress do not go to the
  * listener, but the new connection inherits the setting: the caller resets it after accept, and the
  * client's TCP stack retransmits what was dropped until then. */
-static void set_least_hops(int fd, int family, int hops)
+static void set_min_hops(int fd, int family, int hops)
 {
     /* Also set for IPv6, because of mapped addresses. */
     setsockopt(fd, IPPROTO_IP, IP_MINTTL, &hops, sizeof hops);
@@ -246,14 +247,14 @@ static void set_least_hops(int fd, int family, int hops)
 /* No new connection is established from here on, but a handshake in progress may finish: a client
  * retransmits a dropped SYN after a second and finds the listener closed, or a new one. A Unix
  * socket that is shut down refuses new connections and keeps its backlog. */
-static void hold_off(struct weft__http_acceptor *acceptor)
+static void hold_off_clients(struct weft__http_acceptor *acceptor)
 {
     int family = acceptor->at.storage.ss_family;
     if (family == AF_UNIX) {
         shutdown(acceptor->fd, SHUT_RD);
     } else if (!filter_syns(acceptor->fd)) {
-        set_least_hops(acceptor->fd, family, 255);
-        acceptor->far_only = true;
+        set_min_hops(acceptor->fd, family, 255);
+        acceptor->has_min_hops = true;
     }
 }
 
@@ -262,26 +263,27 @@ static void hold_off(struct weft__http_acceptor *acceptor)
 static void drain(struct weft__http_acceptor *acceptor)
 {
     int64_t until = weft_after(DRAIN_NS), now;
-    hold_off(acceptor);
-    weft_shield_enter(); /* the fiber was cancelled */
-    while (weft__http_stop_stage(acceptor->server) < WEFT__HTTP_STOP_CUT &&
+    hold_off_clients(acceptor);
+    weft_fiber_shield_enter(); /* the fiber was cancelled */
+    while (weft__http_stop_stage(acceptor->server) < WEFT__HTTP_STOP_ABORT &&
            (now = weft_now()) < until) {
         struct weft_addr peer;
-        int64_t quiet_at = now + QUIET_NS;
-        int fd = weft__accept_or_lack(acceptor->fd, &peer, quiet_at < until ? quiet_at : until);
-        if (weft__room_lacks(fd)) {
-            fd = next_in_shortage(acceptor, &peer);
+        int64_t idle_deadline = now + BACKLOG_IDLE_NS;
+        int fd = weft__accept_or_exhausted(acceptor->fd, &peer,
+                                           idle_deadline < until ? idle_deadline : until);
+        if (weft__is_fd_exhaustion(fd)) {
+            fd = accept_after_eviction(acceptor, &peer);
         }
         if (fd >= 0) {
-            if (acceptor->far_only) {
-                set_least_hops(fd, acceptor->at.storage.ss_family, 0);
+            if (acceptor->has_min_hops) {
+                set_min_hops(fd, acceptor->at.storage.ss_family, 0);
             }
             admit(acceptor, fd, &peer);
-        } else if (!weft__room_lacks(fd)) {
+        } else if (!weft__is_fd_exhaustion(fd)) {
             break;
         }
     }
-    weft_shield_leave();
+    weft_fiber_shield_leave();
 }
 
 static void *accept_all(void *arg)
@@ -290,20 +292,20 @@ static void *accept_all(void *arg)
     struct weft_http_server *server = acceptor->server;
     struct weft__http_shard *shard = &server->shards[acceptor->worker];
     unsigned taken = 0;
-    while (!weft__http_stopping(server)) {
+    while (!weft__http_is_stopping(server)) {
         struct weft_addr peer;
         int fd = next(acceptor, &peer);
-        if (weft__room_lacks(fd)) {
-            fd = next_in_shortage(acceptor, &peer);
+        if (weft__is_fd_exhaustion(fd)) {
+            fd = accept_after_eviction(acceptor, &peer);
         }
         if (fd >= 0) {
             admit(acceptor, fd, &peer);
-            if (++taken % AT_ONCE == 0) {
+            if (++taken % YIELD_EVERY == 0) {
                 weft_yield();
             }
         } else if (fd == -ECANCELED || fd == -EBADF || fd == -EBADFD) {
             break;
-        } else if (fd != -EINTR && fd != -ETIMEDOUT && !weft__room_lacks(fd)) {
+        } else if (fd != -EINTR && fd != -ETIMEDOUT && !weft__is_fd_exhaustion(fd)) {
             atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
             weft_sleep(PAUSE_NS);
         }
@@ -319,22 +321,22 @@ static void *accept_all(void *arg)
 
 /* Starts an acceptor for a bound socket. Takes the descriptor. */
 static int add(struct weft_http_server *server, int fd, const struct weft_addr *at,
-               enum weft_http_spread spread, int worker)
+               enum weft_http_balance balance, int worker)
 {
     struct weft__socket_file file;
-    weft__socket_file_note(&file, at);
+    weft__socket_file_record(&file, at);
     struct weft__http_acceptor *acceptor = weft__alloc(sizeof *acceptor);
     int err = acceptor ? 0 : -ENOMEM;
     if (!err) {
         *acceptor = (struct weft__http_acceptor){.server = server,
-                                                 .spread = spread,
+                                                 .balance = balance,
                                                  .fd = fd,
                                                  .worker = worker,
                                                  .at = *at,
                                                  .file = file};
         weft_waitgroup_add(&server->acceptors_live, 1);
         weft__lock(&server->lock);
-        err = weft__http_stopping(server) ? -ESHUTDOWN : 0;
+        err = weft__http_is_stopping(server) ? -ESHUTDOWN : 0;
         if (!err) {
             err = weft_pool_spawn(
                 server->pool, &acceptor->fiber, accept_all, acceptor,
@@ -370,7 +372,7 @@ static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts
 
 /* Opens all sockets before the first of them accepts, so that an error leaves none behind. Takes
  * the first. */
-static int listen_everywhere(struct weft_http_server *server, int first,
+static int listen_per_worker(struct weft_http_server *server, int first,
                              const struct weft_addr *bound)
 {
     int *fds = weft__alloc_dirty(server->workers * sizeof *fds), err = 0;
@@ -389,7 +391,7 @@ static int listen_everywhere(struct weft_http_server *server, int first,
     }
     /* Fails during a stop, which also ends the acceptors started before. */
     for (; !err && added < opened; added++) {
-        err = add(server, fds[added], bound, WEFT_HTTP_REUSEPORT, (int)added);
+        err = add(server, fds[added], bound, WEFT_HTTP_BALANCE_REUSEPORT, (int)added);
     }
     for (; added < opened; added++) {
         weft_close(fds[added]);
@@ -402,9 +404,9 @@ static int listen_everywhere(struct weft_http_server *server, int first,
 int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
                             struct weft_addr *bound)
 {
-    enum weft_http_spread spread = server->opts.spread;
-    bool everywhere = spread == WEFT_HTTP_REUSEPORT && addr->storage.ss_family != AF_UNIX;
-    int fd = listen_on(addr, &(struct weft_listen_opts){.reuseport_first = everywhere});
+    enum weft_http_balance balance = server->opts.balance;
+    bool per_worker = balance == WEFT_HTTP_BALANCE_REUSEPORT && addr->storage.ss_family != AF_UNIX;
+    int fd = listen_on(addr, &(struct weft_listen_opts){.reuseport_first = per_worker});
     if (fd < 0) {
         return fd;
     }
@@ -413,12 +415,13 @@ int weft__http_accept_start(struct weft_http_server *server, const struct weft_a
         weft_close(fd);
         return err;
     }
-    if (everywhere) {
-        return listen_everywhere(server, fd, bound);
+    if (per_worker) {
+        return listen_per_worker(server, fd, bound);
     }
-    unsigned turn = atomic_fetch_add_explicit(&server->turn, 1, memory_order_relaxed);
-    return add(server, fd, bound, spread == WEFT_HTTP_REUSEPORT ? WEFT_HTTP_LEAST : spread,
-               (int)(turn % server->workers));
+    unsigned next_worker = atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed);
+    return add(server, fd, bound,
+               balance == WEFT_HTTP_BALANCE_REUSEPORT ? WEFT_HTTP_BALANCE_LEAST : balance,
+               (int)(next_worker % server->workers));
 }
 
 void weft__http_accept_stop(struct weft_http_server *server)

@@ -9,149 +9,150 @@
 #include <weft/uri.h>
 
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 /* --- the request, for the handler
  * ----------------------------------------------------------------- */
 
-enum weft_http_method weft_http_method(const weft_http *x)
+enum weft_http_method weft_http_method(const weft_http *req)
 {
-    WEFT__NEED(x);
-    return x->head.method;
+    WEFT__NONNULL(req);
+    return req->head.method;
 }
 
-const char *weft_http_path(const weft_http *x)
+const char *weft_http_path(const weft_http *req)
 {
-    WEFT__NEED(x);
-    return x->path;
+    WEFT__NONNULL(req);
+    return req->path;
 }
 
-static struct weft_http_text text_of(const weft_http *x, struct weft_http_span span)
+static struct weft_http_text text_of(const weft_http *req, struct weft_http_span span)
 {
-    return (struct weft_http_text){x->data + span.at, span.len};
+    return (struct weft_http_text){req->data + span.at, span.len};
 }
 
-struct weft_http_text weft_http_query(const weft_http *x)
+struct weft_http_text weft_http_query(const weft_http *req)
 {
-    WEFT__NEED(x);
-    return x->head.query.at ? text_of(x, x->head.query) : (struct weft_http_text){NULL, 0};
+    WEFT__NONNULL(req);
+    return req->head.query.at ? text_of(req, req->head.query) : (struct weft_http_text){NULL, 0};
 }
 
-struct weft_http_text weft_http_get(const weft_http *x, const char *name)
+struct weft_http_text weft_http_get_header(const weft_http *req, const char *name)
 {
-    WEFT__NEED(x);
-    const struct weft_http_field *field = weft_http_head_find(&x->head, x->data, name, NULL);
-    return field ? text_of(x, field->value) : (struct weft_http_text){NULL, 0};
+    WEFT__NONNULL(req);
+    const struct weft_http_field *field = weft_http_head_find(&req->head, req->data, name, NULL);
+    return field ? text_of(req, field->value) : (struct weft_http_text){NULL, 0};
 }
 
-const weft_http_head *weft_http_parsed(const weft_http *x, const char **data)
+const weft_http_head *weft_http_request_head(const weft_http *req, const char **data)
 {
-    WEFT__NEED(x);
-    *data = x->data;
-    return &x->head;
+    WEFT__NONNULL(req);
+    *data = req->data;
+    return &req->head;
 }
 
-const struct weft_addr *weft_http_peer(const weft_http *x)
+const struct weft_addr *weft_http_peer(const weft_http *req)
 {
-    WEFT__NEED(x);
-    return &x->conn->peer;
+    WEFT__NONNULL(req);
+    return &req->conn->peer;
 }
 
-weft_http_server *weft_http_server_of(const weft_http *x)
+weft_http_server *weft_http_server_of(const weft_http *req)
 {
-    WEFT__NEED(x);
-    return x->conn->server;
+    WEFT__NONNULL(req);
+    return req->conn->server;
 }
 
 /* --- one request and its response
  * ----------------------------------------------------------------- */
 
 /* Decodes and normalises the path. Returns 0, or the status with which to reject the request. */
-static int take_path(struct weft_http *x)
+static int decode_path(struct weft_http *req)
 {
-    char *to = x->path_room;
-    size_t room = sizeof x->path_room, len = x->head.path.len;
-    if (x->head.form == WEFT_HTTP_AUTHORITY) {
+    char *to = req->path_inline;
+    size_t space = sizeof req->path_inline, len = req->head.path.len;
+    if (req->head.form == WEFT_HTTP_AUTHORITY) {
         return 501;
     }
-    if (x->head.form == WEFT_HTTP_ASTERISK || (len == 0 && x->head.method == WEFT_HTTP_OPTIONS)) {
-        x->path = "*";
-        x->path_len = 1;
+    if (req->head.form == WEFT_HTTP_ASTERISK ||
+        (len == 0 && req->head.method == WEFT_HTTP_OPTIONS)) {
+        req->path = "*";
+        req->path_len = 1;
         return 0;
     }
-    if (len + 2 > room) {
-        x->path_buf = weft_buf_alloc(len + 2, 0);
-        if (!x->path_buf) {
+    if (len + 2 > space) {
+        req->path_buf = weft_buf_alloc(len + 2, 0);
+        if (!req->path_buf) {
             return 503;
         }
-        to = (char *)x->path_buf->data;
-        room = len + 2;
+        to = (char *)req->path_buf->data;
+        space = len + 2;
     }
-    ssize_t n = weft_uri_path(to, room, x->data + x->head.path.at, len);
+    ssize_t n = weft_uri_path_normalize(to, space, req->data + req->head.path.at, len);
     if (n < 0) {
         return 400;
     }
-    x->path = to;
-    x->path_len = (size_t)n;
+    req->path = to;
+    req->path_len = (size_t)n;
     return 0;
 }
 
-static int refuse(struct weft_http *x, int status, const char *why)
+static int reject(struct weft_http *req, int status, const char *why)
 {
-    x->conn->close = x->conn->unread = true;
-    return weft__http_answer_error(x, status, why);
+    req->conn->close = req->conn->unread = true;
+    return weft__http_respond_error(req, status, why);
 }
 
-static int no_route(struct weft_http *x, bool other)
+static int respond_no_route(struct weft_http *req, bool other)
 {
     char allow[256];
-    const struct weft__http_routes *routes = &x->conn->server->routes;
-    if (!other && strcmp(x->path, "*") == 0) {
-        return weft_http_answer(x, 204, NULL, NULL, 0);
+    const struct weft__http_routes *routes = &req->conn->server->routes;
+    if (!other && strcmp(req->path, "*") == 0) {
+        return weft_http_respond(req, 204, NULL, NULL, 0);
     }
     if (!other) {
-        return weft__http_answer_error(x, 404, NULL);
+        return weft__http_respond_error(req, 404, NULL);
     }
-    weft__http_route_allow(routes, x->path, x->path_len, allow, sizeof allow);
-    int err = weft_http_begin(x, 405);
-    err = err ? err : weft_http_set(x, "Allow", allow);
+    weft__http_route_allow(routes, req->path, req->path_len, allow, sizeof allow);
+    int err = weft_http_begin_response(req, 405);
+    err = err ? err : weft_http_set_header(req, "Allow", allow);
     return err;
 }
 
-static int handle(struct weft_http *x)
+static int handle(struct weft_http *req)
 {
-    struct weft_http_server *server = x->conn->server;
+    struct weft_http_server *server = req->conn->server;
     bool other;
-    int status = take_path(x);
+    int status = decode_path(req);
     if (status) {
-        return refuse(x, status, status == 400 ? "bad path" : NULL);
+        return reject(req, status, status == 400 ? "bad path" : NULL);
     }
-    const struct weft__http_route *route =
-        weft__http_route_find(&server->routes, x->head.method, text_of(x, x->head.method_name),
-                              x->path, x->path_len, &other);
+    const struct weft__http_route *route = weft__http_route_find(
+        &server->routes, req->head.method, text_of(req, req->head.method_name), req->path,
+        req->path_len, &other);
     uint64_t most = route && route->body_bytes ? route->body_bytes : server->opts.limits.body_bytes;
-    if (x->head.body == WEFT_HTTP_LENGTH && (uint64_t)x->head.content_length > most) {
-        return refuse(x, 413, NULL);
+    if (req->head.body == WEFT_HTTP_LENGTH && (uint64_t)req->head.content_length > most) {
+        return reject(req, 413, NULL);
     }
-    x->body_most = most;
-    return route ? route->fn(x, route->arg) : no_route(x, other);
+    req->body_max = most;
+    return route ? route->fn(req, route->arg) : respond_no_route(req, other);
 }
 
-static void tell(struct weft_http *x, int64_t took_ns)
+static void report_request(struct weft_http *req, int64_t duration_ns)
 {
-    const struct weft_http_server_opts *opts = &x->conn->server->opts;
-    struct weft_http_text referer = weft_http_get(x, "Referer");
-    struct weft_http_text agent = weft_http_get(x, "User-Agent");
+    const struct weft_http_server_opts *opts = &req->conn->server->opts;
+    struct weft_http_text referer = weft_http_get_header(req, "Referer");
+    struct weft_http_text agent = weft_http_get_header(req, "User-Agent");
     struct weft_http_record record = {
-        .method = x->data + x->head.method_name.at,
-        .method_len = (int)x->head.method_name.len,
-        .target = x->data + x->head.target.at,
-        .target_len = (int)x->head.target.len,
-        .minor = x->head.minor,
-        .status = x->status,
-        .sent = x->sent,
-        .took_ns = took_ns,
-        .peer = &x->conn->peer,
+        .method = req->data + req->head.method_name.at,
+        .method_len = (int)req->head.method_name.len,
+        .target = req->data + req->head.target.at,
+        .target_len = (int)req->head.target.len,
+        .minor = req->head.minor,
+        .status = req->status,
+        .sent = req->sent,
+        .duration_ns = duration_ns,
+        .peer = &req->conn->peer,
         .referer = referer.data,
         .referer_len = (int)referer.len,
         .agent = agent.data,
@@ -175,89 +176,89 @@ static bool has_request_line(const struct weft__http_conn *conn, weft_http_head 
 }
 
 /* Reports a request that could not be parsed, or did not arrive in time, as far as it is known. */
-static void tell_refused(struct weft_http *x)
+static void report_rejected(struct weft_http *req)
 {
-    const struct weft_http_server_opts *opts = &x->conn->server->opts;
+    const struct weft_http_server_opts *opts = &req->conn->server->opts;
     struct weft_http_record record = {
         .method = "-",
         .method_len = 1,
         .target = "-",
         .target_len = 1,
         .minor = 1,
-        .status = x->status,
-        .sent = x->sent,
-        .peer = &x->conn->peer,
+        .status = req->status,
+        .sent = req->sent,
+        .peer = &req->conn->peer,
     };
-    x->data = weft__http_input(x->conn) + x->conn->start;
-    if (has_request_line(x->conn, &x->head, x->data)) {
-        tell(x, 0);
+    req->data = weft__http_input(req->conn) + req->conn->start;
+    if (has_request_line(req->conn, &req->head, req->data)) {
+        report_request(req, 0);
     } else {
         opts->on_request(&record, opts->arg);
     }
 }
 
-static void count_answer(struct weft__http_conn *conn, int status)
+static void count_response(struct weft__http_conn *conn, int status)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_REQUESTS, 1);
     weft__http_count(conn->shard, WEFT__HTTP_N_CLASS + status / 100, 1);
-    conn->gathered++;
-    conn->unyielded++;
+    conn->pending_responses++;
+    conn->since_yield++;
 }
 
-static void exchange_begin(struct weft__http_conn *conn, size_t head_len)
+static void request_begin(struct weft__http_conn *conn, size_t head_len)
 {
-    struct weft_http *x = &conn->x;
-    x->data = weft__http_input(conn) + conn->start;
+    struct weft_http *req = &conn->req;
+    req->data = weft__http_input(conn) + conn->start;
     conn->start += head_len;
-    x->stage = WEFT__HTTP_UNANSWERED;
-    x->status = 0;
-    x->sent = 0;
-    x->path = "";
-    x->path_len = 0;
-    x->path_buf = NULL;
+    req->stage = WEFT__HTTP_NOT_RESPONDED;
+    req->status = 0;
+    req->sent = 0;
+    req->path = "";
+    req->path_len = 0;
+    req->path_buf = NULL;
     conn->served++;
-    conn->close = !x->head.keep_alive || conn->served >= conn->server->opts.limits.requests;
-    weft__http_body_begin(x, 0);
+    conn->close = !req->head.keep_alive || conn->served >= conn->server->opts.limits.requests;
+    weft__http_body_begin(req, 0);
 }
 
-static void serve(struct weft__http_conn *conn, size_t head_len)
+static void serve_request(struct weft__http_conn *conn, size_t head_len)
 {
-    struct weft_http *x = &conn->x;
+    struct weft_http *req = &conn->req;
     int64_t began = conn->server->opts.on_request ? weft_now() : 0;
-    exchange_begin(conn, head_len);
-    int err = handle(x);
-    weft__http_answer_finish(x, err);
-    weft__http_body_finish(x);
-    count_answer(conn, x->status);
+    request_begin(conn, head_len);
+    int err = handle(req);
+    weft__http_response_finish(req, err);
+    weft__http_body_finish(req);
+    count_response(conn, req->status);
     if (conn->server->opts.on_request) {
-        tell(x, weft_now() - began);
+        report_request(req, weft_now() - began);
     }
-    if (x->path_buf) {
-        weft_buf_free(x->path_buf);
+    if (req->path_buf) {
+        weft_buf_free(req->path_buf);
     }
-    x->stage = WEFT__HTTP_UNANSWERED;
-    if (conn->gathered >= conn->server->opts.limits.pipelined) {
+    req->stage = WEFT__HTTP_NOT_RESPONDED;
+    if (conn->pending_responses >= conn->server->opts.limits.pipelined) {
         weft__http_out_flush(conn);
     }
-    weft__http_out_settle(conn); /* a file was sent already */
+    weft__http_out_record_durations(conn); /* a file was sent already */
 }
 
 /* There is no valid request, but an error response to send. */
-static void refuse_head(struct weft__http_conn *conn, ssize_t err)
+static void reject_head(struct weft__http_conn *conn, ssize_t err)
 {
-    struct weft_http *x = &conn->x;
-    x->stage = WEFT__HTTP_UNANSWERED;
-    x->continue_due = false;
-    x->head.method = WEFT_HTTP_OTHER;
+    struct weft_http *req = &conn->req;
+    req->stage = WEFT__HTTP_NOT_RESPONDED;
+    req->continue_pending = false;
+    req->head.method = WEFT_HTTP_OTHER;
     if (err == -EBADMSG) {
-        weft__http_count(conn->shard, WEFT__HTTP_N_BAD, 1);
-        refuse(x, x->head.refused, x->head.why);
+        weft__http_count(conn->shard, WEFT__HTTP_N_BAD_REQUESTS, 1);
+        reject(req, req->head.refused, req->head.why);
     } else {
-        refuse(x, err == -ENOMEM ? 503 : 408, NULL);
+        reject(req, err == -ENOMEM ? 503 : 408, NULL);
     }
-    count_answer(conn, x->status);
+    count_response(conn, req->status);
     if (conn->server->opts.on_request) {
-        tell_refused(x);
+        report_rejected(req);
     }
 }
 
@@ -268,61 +269,62 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
  * bytes may be there, or on their way, if we did not read everything we have; if the server ends
  * the connection and the client wanted to send more requests; and after a body, where old clients
  * send an empty line. */
-static bool may_come_more(const struct weft__http_conn *conn)
+static bool may_receive_more(const struct weft__http_conn *conn)
 {
-    return conn->unread || conn->grace_over ||
-           (conn->close && (conn->end > conn->start || conn->x.head.keep_alive ||
-                            conn->x.head.body != WEFT_HTTP_NO_BODY));
+    return conn->unread || conn->grace_expired ||
+           (conn->close && (conn->end > conn->start || conn->req.head.keep_alive ||
+                            conn->req.head.body != WEFT_HTTP_NO_BODY));
 }
 
 /* The kernel gives up a closed connection whose client has had no buffer space for a few minutes.
  * So a connection with a slow reader stays open until the client has everything. A small response
  * is not waited for: it fits into any receive buffer. */
-static bool may_take_slowly(const struct weft__http_conn *conn)
+static bool may_read_slowly(const struct weft__http_conn *conn)
 {
-    return weft__http_written(conn) >= WEFT__HTTP_LITTLE && weft__http_pace_untaken(conn) > 0;
+    return weft__http_written(conn) >= WEFT__HTTP_PEER_BUFFER_BYTES &&
+           weft__http_unacked_bytes(conn) > 0;
 }
 
-static bool still_takes(struct weft__http_conn *conn)
+static bool still_reads(struct weft__http_conn *conn)
 {
-    return !weft__http_stopping(conn->server) && weft__http_pace_untaken(conn) > 0 &&
-           weft__http_pace_spares(conn, weft_now());
+    return !weft__http_is_stopping(conn->server) && weft__http_unacked_bytes(conn) > 0 &&
+           weft__http_min_rate_settle(conn, weft_now());
 }
 
 /* A client sees the response only when it reads, and by then it has sent what its socket buffer
  * holds: many times more than one read. */
 static void linger(struct weft__http_conn *conn)
 {
-    void *to = conn->in ? conn->in->data : (void *)conn->fields_room; /* reuses existing memory */
-    size_t room = conn->in ? conn->in->len : sizeof conn->fields_room;
-    size_t dropped = 0, turn_at = WEFT__HTTP_DROPPED;
+    void *to = conn->in ? conn->in->data : (void *)conn->fields_inline; /* reuses existing memory */
+    size_t space = conn->in ? conn->in->len : sizeof conn->fields_inline;
+    size_t dropped = 0, yield_at = WEFT__HTTP_DISCARD_MAX;
     int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
     if (weft_shutdown(conn->fd, SHUT_WR) != 0) {
         return;
     }
     atomic_store_explicit(&conn->since, weft_now(), memory_order_relaxed);
     atomic_store_explicit(&conn->phase, WEFT__HTTP_LINGERING, memory_order_relaxed);
-    while (dropped < WEFT__HTTP_LINGER) {
-        ssize_t n = weft_read(conn->fd, to, room, deadline);
-        if (n == -ETIMEDOUT && still_takes(conn)) {
+    while (dropped < WEFT__HTTP_LINGER_MAX) {
+        ssize_t n = weft_read(conn->fd, to, space, deadline);
+        if (n == -ETIMEDOUT && still_reads(conn)) {
             deadline = weft_after(conn->server->opts.limits.linger_ns);
             continue;
         }
         if (n <= 0) {
             return;
         }
-        if (conn->grace_over && !dropped) {
-            atomic_fetch_add_explicit(&conn->server->stop_crossed, 1, memory_order_relaxed);
+        if (conn->grace_expired && !dropped) {
+            atomic_fetch_add_explicit(&conn->server->stop_lost, 1, memory_order_relaxed);
         }
         dropped += (size_t)n;
-        if (dropped >= turn_at) {
-            turn_at = dropped + WEFT__HTTP_DROPPED;
+        if (dropped >= yield_at) {
+            yield_at = dropped + WEFT__HTTP_DISCARD_MAX;
             weft_yield();
         }
     }
 }
 
-static void enter(struct weft__http_conn *conn)
+static void shard_add(struct weft__http_conn *conn)
 {
     struct weft__http_shard *shard = conn->shard;
     weft__lock(&shard->lock);
@@ -334,7 +336,7 @@ static void enter(struct weft__http_conn *conn)
     weft__unlock(&shard->lock);
 }
 
-static void leave(struct weft__http_conn *conn)
+static void shard_remove(struct weft__http_conn *conn)
 {
     struct weft__http_shard *shard = conn->shard;
     weft__lock(&shard->lock);
@@ -349,39 +351,39 @@ static void leave(struct weft__http_conn *conn)
     weft__unlock(&shard->lock);
 }
 
-static void converse(struct weft__http_conn *conn)
+static void serve_connection(struct weft__http_conn *conn)
 {
     /* A stop past its deadline may not have seen this connection. */
-    while (!conn->close && weft__http_stop_stage(conn->server) < WEFT__HTTP_STOP_CUT) {
+    while (!conn->close && weft__http_stop_stage(conn->server) < WEFT__HTTP_STOP_ABORT) {
         ssize_t n = weft__http_input_head(conn);
         if (n == 0) {
             break;
         }
         if (n < 0) {
-            refuse_head(conn, n);
+            reject_head(conn, n);
             break;
         }
         /* Chunks are read into the buffer after their header, which must not move from here on. */
-        if (conn->x.head.body == WEFT_HTTP_CHUNKED && !weft__http_input_room(conn, 2048)) {
-            refuse_head(conn, -ENOMEM);
+        if (conn->req.head.body == WEFT_HTTP_CHUNKED && !weft__http_input_reserve(conn, 2048)) {
+            reject_head(conn, -ENOMEM);
             break;
         }
-        serve(conn, (size_t)n);
+        serve_request(conn, (size_t)n);
     }
     weft__http_out_flush(conn);
-    if (conn->grace_over) {
+    if (conn->grace_expired) {
         atomic_fetch_add_explicit(&conn->server->stop_idle, 1, memory_order_relaxed);
     }
-    if ((!conn->broken || conn->turned_away) && (may_come_more(conn) || may_take_slowly(conn))) {
+    if ((!conn->broken || conn->sent_503) && (may_receive_more(conn) || may_read_slowly(conn))) {
         linger(conn);
     }
 }
 
-static bool prepare(struct weft__http_conn *conn)
+static bool allocate(struct weft__http_conn *conn)
 {
     uint32_t most = conn->server->opts.limits.fields;
-    conn->in = weft_buf_alloc(WEFT__HTTP_INPUT, 0);
-    conn->fields = conn->fields_room;
+    conn->in = weft_buf_alloc(WEFT__HTTP_INPUT_BYTES, 0);
+    conn->fields = conn->fields_inline;
     if (most > WEFT_HTTP_FIELDS) {
         conn->fields = weft__alloc_dirty(most * sizeof *conn->fields);
     }
@@ -391,7 +393,7 @@ static bool prepare(struct weft__http_conn *conn)
     return conn->in && conn->fields;
 }
 
-static void dispose(struct weft__http_conn *conn)
+static void release(struct weft__http_conn *conn)
 {
     if (conn->in) {
         weft_buf_free(conn->in);
@@ -399,15 +401,15 @@ static void dispose(struct weft__http_conn *conn)
     if (conn->out) {
         weft_buf_free(conn->out);
     }
-    if (conn->fields != conn->fields_room) {
+    if (conn->fields != conn->fields_inline) {
         weft__free(conn->fields);
     }
 }
 
 static void init(struct weft__http_conn *conn, const struct weft__http_arrival *arrival)
 {
-    memset(conn, 0, offsetof(struct weft__http_conn, fields_room));
-    conn->x.conn = conn;
+    memset(conn, 0, offsetof(struct weft__http_conn, fields_inline));
+    conn->req.conn = conn;
     conn->server = arrival->server;
     conn->fd = arrival->fd;
     conn->worker = arrival->worker;
@@ -426,20 +428,20 @@ void *weft__http_conn_run(void *arg)
     weft__free(arg);
     struct weft_http_server *server = conn.server;
     atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
-    if (prepare(&conn)) {
-        enter(&conn);
-        converse(&conn);
-        leave(&conn);
-        weft__http_phase_leave(&conn);
+    if (allocate(&conn)) {
+        shard_add(&conn);
+        serve_connection(&conn);
+        shard_remove(&conn);
+        weft__http_timeout_leave(&conn);
     } else {
         atomic_fetch_add_explicit(&conn.shard->refused, 1, memory_order_relaxed);
-        weft__http_out_turn_away(&conn);
+        weft__http_out_reject(&conn);
         linger(&conn);
     }
-    dispose(&conn);
+    release(&conn);
     weft_close(conn.fd);
     if (!conn.shed) {
-        weft__http_room_give_back(server, conn.address);
+        weft__http_capacity_release(server, conn.address);
     }
     atomic_fetch_sub_explicit(&conn.shard->open, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);

@@ -10,27 +10,28 @@
 #include "http/server.h"
 
 enum {
-    WEFT__HTTP_INPUT = 4096,     /* initial size of the read buffer */
-    WEFT__HTTP_OUTPUT = 16384,   /* size of the write buffer */
-    WEFT__HTTP_PATH = 256,       /* longer paths are allocated */
-    WEFT__HTTP_DROPPED = 65536,  /* largest unread body that is discarded before the next request */
-    WEFT__HTTP_LINGER = 4 << 20, /* most bytes read in a lingering close */
+    WEFT__HTTP_INPUT_BYTES = 4096,   /* initial size of the read buffer */
+    WEFT__HTTP_OUTPUT_BYTES = 16384, /* size of the write buffer */
+    WEFT__HTTP_PATH_BYTES = 256,     /* longer paths are allocated */
+    WEFT__HTTP_DISCARD_MAX =
+        65536, /* largest unread body that is discarded before the next request */
+    WEFT__HTTP_LINGER_MAX = 4 << 20, /* most bytes read in a lingering close */
     /* Bytes that a client's TCP stack accepts before the program reads. */
-    WEFT__HTTP_LITTLE = 65536,
-    WEFT__HTTP_TURN = 1 << 20 /* bytes to write between two yields */
+    WEFT__HTTP_PEER_BUFFER_BYTES = 65536,
+    WEFT__HTTP_YIELD_BYTES = 1 << 20 /* bytes to write between two yields */
 };
 
-enum weft__http_stage {
-    WEFT__HTTP_UNANSWERED,
+enum weft__http_response_stage {
+    WEFT__HTTP_NOT_RESPONDED,
     WEFT__HTTP_FIELDS, /* begun; header fields may follow */
     WEFT__HTTP_CONTENT,
 };
 
 enum weft__http_framing {
     WEFT__HTTP_NO_CONTENT, /* written bytes are dropped */
-    WEFT__HTTP_COUNTED,
+    WEFT__HTTP_FIXED_LENGTH,
     WEFT__HTTP_CHUNKS,
-    WEFT__HTTP_TO_THE_END,
+    WEFT__HTTP_CLOSE_DELIMITED,
 };
 
 struct weft_http {
@@ -43,78 +44,78 @@ struct weft_http {
 
     /* The request body. */
     uint64_t body_left; /* if it has a Content-Length */
-    uint64_t body_seen, body_most;
+    uint64_t body_seen, body_max;
     const char *piece; /* decoded bytes of a chunk that the handler has not read yet */
     size_t piece_len;
-    size_t body_at; /* where the body began in the read buffer */
+    size_t body_start; /* where the body began in the read buffer */
     int64_t waited_ns;
     int body_err; /* final */
-    bool body_over, continue_due;
+    bool body_done, continue_pending;
     weft_http_chunked chunked;
 
     /* The response. */
-    enum weft__http_stage stage;
+    enum weft__http_response_stage stage;
     enum weft__http_framing framing;
     int status;
     bool length_set;
-    bool begun_on_wire; /* a part of the response was written to the socket */
-    size_t mark;        /* where the response begins in the write buffer, if no part was sent */
+    bool partly_sent;      /* a part of the response was written to the socket */
+    size_t response_start; /* where the response begins in the write buffer, if no part was sent */
     uint64_t length_left, sent;
-    char path_room[WEFT__HTTP_PATH];
+    char path_inline[WEFT__HTTP_PATH_BYTES];
 };
 
 struct weft__http_conn {
-    struct weft_http x;
+    struct weft_http req;
     struct weft_http_server *server;
     struct weft__http_shard *shard;
     int fd;
     int worker;
     weft_fiber fiber;
     struct weft_addr peer;
-    weft__http_peer address;
+    weft__http_address address;
 
     /* Bytes [start, end) of `in` are not consumed yet. */
     weft_buf *in;
     size_t start, end;
     weft_buf *out; /* NULL while there is nothing to write */
 
-    int64_t now;        /* when the last bytes arrived */
-    uint32_t served;    /* number of requests */
-    uint32_t gathered;  /* responses in the write buffer */
-    uint32_t unyielded; /* requests since the last yield */
+    int64_t now;                /* when the last bytes arrived */
+    uint32_t served;            /* number of requests */
+    uint32_t pending_responses; /* responses in the write buffer */
+    uint32_t since_yield;       /* requests since the last yield */
     /* min_rate.c */
-    uint64_t turn_at;     /* yield when `written` reaches this */
-    uint64_t window_at;   /* `written` at the start of the window */
-    int64_t waited_ns;    /* time spent waiting for buffer space in this window */
-    int64_t uncounted_ns; /* ... part of it that is not subtracted from credit_ns yet */
-    int64_t notice_ns;    /* a wait this long is slow; 0: watched, or not begun */
-    bool close;           /* close after this response */
-    bool unread;          /* the client may still send: linger */
-    bool broken;          /* writing has failed */
-    bool turned_away;     /* ... because there is no memory, and the client got a 503 */
-    bool ended_counted;
+    uint64_t yield_at;     /* yield when `written` reaches this */
+    uint64_t window_start; /* `written` at the start of the window */
+    int64_t waited_ns;     /* time spent waiting for buffer space in this window */
+    int64_t unsettled_ns;  /* ... part of it that is not subtracted from credit_ns yet */
+    int64_t slow_wait_ns;  /* a wait this long is slow; 0: watched, or not begun */
+    bool close;            /* close after this response */
+    bool unread;           /* the client may still send: linger */
+    bool broken;           /* writing has failed */
+    bool sent_503;         /* ... because there is no memory, and the client got a 503 */
+    bool timeout_counted;
     /* A stop has interrupted the idle wait; written on the connection's own worker only. */
     bool woken;
-    bool grace_over; /* closed because the grace period of a stop is over */
+    bool grace_expired; /* closed because the grace period of a stop is over */
 
     /* Any thread. */
-    _Atomic(int) phase; /* enum weft__http_phase */
-    _Atomic(int) ended; /* 1 + the phase that timed out; 0: none */
+    _Atomic(int) phase;     /* enum weft__http_phase */
+    _Atomic(int) timed_out; /* 1 + the phase that timed out; 0: none */
     _Atomic(int64_t) since;
     /* min_rate.c; changed by the fiber, or on its behalf while the fiber waits */
     _Atomic(uint64_t) written; /* bytes */
     /* Bytes that the client had acknowledged when credit_ns was last settled. */
-    _Atomic(uint64_t) taken_at;
-    _Atomic(int64_t) left_ns; /* how much longer the client may let this connection wait */
-    weft_idle_member member[WEFT__HTTP_PATIENCES];
-    bool joined[WEFT__HTTP_PATIENCES];         /* used by the fiber only */
-    _Atomic(int) out_of[WEFT__HTTP_PATIENCES]; /* has left the group for good */
-    struct weft__http_conn *next, *prev;       /* in the shard; under the shard's lock */
-    bool cut;                                  /* by a stop; under the shard's lock */
+    _Atomic(uint64_t) acked_at;
+    _Atomic(int64_t) credit_ns; /* how much longer the client may let this connection wait */
+    weft_idle_member member[WEFT__HTTP_TIMEOUTS];
+    bool joined[WEFT__HTTP_TIMEOUTS];             /* used by the fiber only */
+    _Atomic(int) left_group[WEFT__HTTP_TIMEOUTS]; /* has left the group for good */
+    struct weft__http_conn *next, *prev;          /* in the shard; under the shard's lock */
+    bool aborted;                                 /* by a stop; under the shard's lock */
     bool shed; /* evicted: counts for no limit; under the shard's lock */
 
     struct weft_http_field *fields;
-    struct weft_http_field fields_room[WEFT_HTTP_FIELDS];
+    struct weft_http_field fields_inline[WEFT_HTTP_FIELDS];
 };
 
 /* An accepted connection on its way to its worker. */
@@ -122,7 +123,7 @@ struct weft__http_arrival {
     struct weft_http_server *server;
     int fd;
     int worker;
-    weft__http_peer address;
+    weft__http_address address;
     struct weft_addr peer;
 };
 /* The fiber's function. arg: a weft__http_arrival, which it frees. */
@@ -137,25 +138,25 @@ static inline void weft__http_phase_end(struct weft__http_conn *conn)
     atomic_store_explicit(&conn->phase, WEFT__HTTP_BUSY, memory_order_relaxed);
 }
 /* Reports whether this phase's timeout broke off the read or write, and counts it once. */
-bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase);
+bool weft__http_phase_timed_out(struct weft__http_conn *conn, enum weft__http_phase phase);
 /* Leaves all idle groups. After it, no group contains the connection and no group's callback
  * accesses it. */
-void weft__http_phase_leave(struct weft__http_conn *conn);
+void weft__http_timeout_leave(struct weft__http_conn *conn);
 
 /* --- min_rate.c ----------------------------------------------------------------------------- */
 
 /* The slow path of weft__http_write_begin: the connection is watched, or writes for the first
  * time. */
-bool weft__http_pace_begin(struct weft__http_conn *conn);
+bool weft__http_min_rate_begin(struct weft__http_conn *conn);
 /* Accounts for a slow wait and the bytes written after it. Returns true if the client is too
  * slow. */
-bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns);
+bool weft__http_min_rate_check(struct weft__http_conn *conn, int64_t waited_ns);
 
 /* Settles the credit of a client for which this connection has waited since `since`. Returns true
  * if credit is left; then the wait counts from now. Only while the fiber waits. */
-bool weft__http_pace_spares(struct weft__http_conn *conn, int64_t now);
+bool weft__http_min_rate_settle(struct weft__http_conn *conn, int64_t now);
 /* Returns the bytes written that the client's TCP stack has not acknowledged. */
-uint64_t weft__http_pace_untaken(const struct weft__http_conn *conn);
+uint64_t weft__http_unacked_bytes(const struct weft__http_conn *conn);
 
 static inline uint64_t weft__http_written(const struct weft__http_conn *conn)
 {
@@ -170,13 +171,13 @@ static inline void weft__http_add_written(struct weft__http_conn *conn, size_t n
  * space should not wait for anything else. */
 static inline bool weft__http_write_begin(struct weft__http_conn *conn)
 {
-    if (__builtin_expect(!conn->notice_ns, 0)) {
-        return weft__http_pace_begin(conn);
+    if (__builtin_expect(!conn->slow_wait_ns, 0)) {
+        return weft__http_min_rate_begin(conn);
     }
     atomic_store_explicit(&conn->since, weft_now_cached(), memory_order_relaxed);
     atomic_store_explicit(&conn->phase, WEFT__HTTP_WRITE,
                           memory_order_release); /* pairs: is_over */
-    weft_idle_touch(&conn->server->patience[WEFT__HTTP_WRITE], &conn->member[WEFT__HTTP_WRITE]);
+    weft_idle_touch(&conn->server->timeouts[WEFT__HTTP_WRITE], &conn->member[WEFT__HTTP_WRITE]);
     return false;
 }
 
@@ -185,7 +186,8 @@ static inline bool weft__http_write_end(struct weft__http_conn *conn, size_t n)
 {
     int64_t waited = weft_now_cached() - atomic_load_explicit(&conn->since, memory_order_relaxed);
     weft__http_add_written(conn, n);
-    return __builtin_expect(waited < conn->notice_ns, 1) || !weft__http_pace_judge(conn, waited);
+    return __builtin_expect(waited < conn->slow_wait_ns, 1) ||
+           !weft__http_min_rate_check(conn, waited);
 }
 
 /* --- input.c -------------------------------------------------------------------------------- */
@@ -199,48 +201,48 @@ static inline char *weft__http_input(const struct weft__http_conn *conn)
 ssize_t weft__http_input_head(struct weft__http_conn *conn);
 /* Makes room for `room` more bytes after a header that must stay where it is. Returns false if
  * there is no memory. */
-bool weft__http_input_room(struct weft__http_conn *conn, size_t room);
+bool weft__http_input_reserve(struct weft__http_conn *conn, size_t room);
 /* Flushes the write buffer, then reads with weft_read in the given phase. Returns as weft_read. */
 ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
                               size_t n);
 
-/* --- body.c --------------------------------------------------------------------------------- */
+/* --- request_body.c --------------------------------------------------------------------------------- */
 
-void weft__http_body_begin(struct weft_http *x, uint64_t most);
+void weft__http_body_begin(struct weft_http *req, uint64_t most);
 /* Discards the unread part. */
-void weft__http_body_finish(struct weft_http *x);
+void weft__http_body_finish(struct weft_http *req);
 
 /* --- output.c ------------------------------------------------------------------------------- */
 
 /* All of these return 0 or an error, after which the connection is broken. */
 int weft__http_out_flush(struct weft__http_conn *conn);
 /* If the write buffer is empty, records the duration of the responses that were in it. */
-void weft__http_out_settle(struct weft__http_conn *conn);
-int weft__http_out_put(struct weft__http_conn *conn, const void *bytes, size_t n);
-/* Returns space for n contiguous bytes (up to WEFT__HTTP_OUTPUT); NULL if the connection is broken.
+void weft__http_out_record_durations(struct weft__http_conn *conn);
+int weft__http_out_append(struct weft__http_conn *conn, const void *bytes, size_t n);
+/* Returns space for n contiguous bytes (up to WEFT__HTTP_OUTPUT_BYTES); NULL if the connection is broken.
  * Call commit afterwards. */
-char *weft__http_out_room(struct weft__http_conn *conn, size_t n);
-static inline void weft__http_out_used(struct weft__http_conn *conn, size_t n)
+char *weft__http_out_reserve(struct weft__http_conn *conn, size_t n);
+static inline void weft__http_out_commit(struct weft__http_conn *conn, size_t n)
 {
     weft_buf_put(conn->out, n);
 }
 /* Writes the buffer, then the bytes of the file. Returns -ENODATA if the file is shorter. */
 int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n);
 /* Sends a 503 without allocating. The connection is broken afterwards. */
-void weft__http_out_turn_away(struct weft__http_conn *conn);
+void weft__http_out_reject(struct weft__http_conn *conn);
 /* Removes the part of this response that was not sent from the buffer. */
-void weft__http_out_rewind(struct weft_http *x);
+void weft__http_out_rewind(struct weft_http *req);
 
 /* --- response.c ----------------------------------------------------------------------------- */
 
 /* Sends a prebuilt header (without its Date and Connection fields and the empty line), then a
  * body. */
-int weft__http_answer_made(struct weft_http *x, int status, const char *head, size_t head_len,
-                           const void *body, size_t n);
+int weft__http_respond_prebuilt(struct weft_http *req, int status, const char *head,
+                                size_t head_len, const void *body, size_t n);
 /* Sends an error response of the server itself, with a short text. */
-int weft__http_answer_error(struct weft_http *x, int status, const char *why);
+int weft__http_respond_error(struct weft_http *req, int status, const char *why);
 /* The handler has returned: completes the response, or sends an error response. */
-void weft__http_answer_finish(struct weft_http *x, int err);
+void weft__http_response_finish(struct weft_http *req, int err);
 const char *weft__http_reason(int status);
 
 #endif

@@ -18,19 +18,19 @@ enum { RANGES = 16, PART_HEAD = 256 };
 /* --- ranges
  * --------------------------------------------------------------------------------------- */
 
-static int send_part(weft_http *x, const struct weft__http_file *file,
+static int send_part(weft_http *req, const struct weft__http_file *file,
                      const struct weft_http_range *range)
 {
-    return file->content ? weft_http_write(x, file->content + range->from, (size_t)range->len)
-                         : weft_http_send_file(x, file->fd, range->from, range->len);
+    return file->content ? weft_http_write(req, file->content + range->from, (size_t)range->len)
+                         : weft_http_send_file(req, file->fd, range->from, range->len);
 }
 
-static int set_validators(weft_http *x, const struct weft__http_file *file)
+static int set_validators(weft_http *req, const struct weft__http_file *file)
 {
     char date[WEFT_HTTP_DATE_BYTES + 1];
     weft__http_file_date(file, date);
-    int err = weft_http_set(x, "Last-Modified", date);
-    return err ? err : weft_http_set(x, "ETag", file->etag);
+    int err = weft_http_set_header(req, "Last-Modified", date);
+    return err ? err : weft_http_set_header(req, "ETag", file->etag);
 }
 
 static void range_text(char *out, size_t size, const struct weft_http_range *range, uint64_t whole)
@@ -39,17 +39,17 @@ static void range_text(char *out, size_t size, const struct weft_http_range *ran
              (unsigned long long)(range->from + range->len - 1), (unsigned long long)whole);
 }
 
-static int answer_range(weft_http *x, const struct weft__http_file *file,
-                        const struct weft_http_range *range)
+static int respond_range(weft_http *req, const struct weft__http_file *file,
+                         const struct weft_http_range *range)
 {
     char text[96];
     range_text(text, sizeof text, range, (uint64_t)file->st.st_size);
-    int err = weft_http_begin(x, 206);
-    err = err ? err : weft_http_set(x, "Content-Type", file->type);
-    err = err ? err : weft_http_set(x, "Content-Range", text);
-    err = err ? err : set_validators(x, file);
-    err = err ? err : weft_http_set_length(x, range->len);
-    return err ? err : send_part(x, file, range);
+    int err = weft_http_begin_response(req, 206);
+    err = err ? err : weft_http_set_header(req, "Content-Type", file->type);
+    err = err ? err : weft_http_set_header(req, "Content-Range", text);
+    err = err ? err : set_validators(req, file);
+    err = err ? err : weft_http_set_content_length(req, range->len);
+    return err ? err : send_part(req, file, range);
 }
 
 static int part_head(char *out, const struct weft_http_files *files,
@@ -61,9 +61,9 @@ static int part_head(char *out, const struct weft_http_files *files,
                     files->boundary, file->type, text);
 }
 
-static int answer_ranges(weft_http *x, const struct weft_http_files *files,
-                         const struct weft__http_file *file, const struct weft_http_range *ranges,
-                         int count)
+static int respond_ranges(weft_http *req, const struct weft_http_files *files,
+                          const struct weft__http_file *file, const struct weft_http_range *ranges,
+                          int count)
 {
     char text[PART_HEAD];
     uint64_t total = 0;
@@ -72,56 +72,56 @@ static int answer_ranges(weft_http *x, const struct weft_http_files *files,
     }
     total += 2 + 2 + strlen(files->boundary) + 2 + 2;
     snprintf(text, sizeof text, "multipart/byteranges; boundary=%s", files->boundary);
-    int err = weft_http_begin(x, 206);
-    err = err ? err : weft_http_set(x, "Content-Type", text);
-    err = err ? err : set_validators(x, file);
-    err = err ? err : weft_http_set_length(x, total);
+    int err = weft_http_begin_response(req, 206);
+    err = err ? err : weft_http_set_header(req, "Content-Type", text);
+    err = err ? err : set_validators(req, file);
+    err = err ? err : weft_http_set_content_length(req, total);
     for (int i = 0; i < count && !err; i++) {
         int n = part_head(text, files, file, &ranges[i]);
-        err = weft_http_write(x, text, (size_t)n);
-        err = err ? err : send_part(x, file, &ranges[i]);
+        err = weft_http_write(req, text, (size_t)n);
+        err = err ? err : send_part(req, file, &ranges[i]);
     }
     int n = snprintf(text, sizeof text, "\r\n--%s--\r\n", files->boundary);
-    return err ? err : weft_http_write(x, text, (size_t)n);
+    return err ? err : weft_http_write(req, text, (size_t)n);
 }
 
-static int answer_unsatisfiable(weft_http *x, const struct weft__http_file *file)
+static int respond_unsatisfiable(weft_http *req, const struct weft__http_file *file)
 {
     char text[64];
     snprintf(text, sizeof text, "bytes */%llu", (unsigned long long)file->st.st_size);
-    int err = weft_http_begin(x, 416);
-    return err ? err : weft_http_set(x, "Content-Range", text);
+    int err = weft_http_begin_response(req, 416);
+    return err ? err : weft_http_set_header(req, "Content-Range", text);
 }
 
 /* --- a file
  * --------------------------------------------------------------------------------------- */
 
-static int answer_whole(weft_http *x, const struct weft__http_file *file)
+static int respond_whole(weft_http *req, const struct weft__http_file *file)
 {
     if (file->content) {
-        return weft__http_answer_made(x, 200, file->head, file->head_len, file->content,
-                                      (size_t)file->st.st_size);
+        return weft__http_respond_prebuilt(req, 200, file->head, file->head_len, file->content,
+                                           (size_t)file->st.st_size);
     }
-    int err = weft_http_begin(x, 200);
-    err = err ? err : weft_http_set(x, "Content-Type", file->type);
-    err = err ? err : set_validators(x, file);
-    err = err ? err : weft_http_set(x, "Accept-Ranges", "bytes");
-    err = err ? err : weft_http_set_length(x, (uint64_t)file->st.st_size);
-    return err ? err : weft_http_send_file(x, file->fd, 0, (uint64_t)file->st.st_size);
+    int err = weft_http_begin_response(req, 200);
+    err = err ? err : weft_http_set_header(req, "Content-Type", file->type);
+    err = err ? err : set_validators(req, file);
+    err = err ? err : weft_http_set_header(req, "Accept-Ranges", "bytes");
+    err = err ? err : weft_http_set_content_length(req, (uint64_t)file->st.st_size);
+    return err ? err : weft_http_send_file(req, file->fd, 0, (uint64_t)file->st.st_size);
 }
 
-static int answer_unmodified(weft_http *x, const struct weft__http_file *file, int status)
+static int respond_precondition(weft_http *req, const struct weft__http_file *file, int status)
 {
     if (status != 304) {
-        return weft__http_answer_error(x, status, NULL);
+        return weft__http_respond_error(req, status, NULL);
     }
-    int err = weft_http_begin(x, 304);
-    return err ? err : set_validators(x, file);
+    int err = weft_http_begin_response(req, 304);
+    return err ? err : set_validators(req, file);
 }
 
-static bool is_plain(const weft_http_head *head)
+static bool is_unconditional(const weft_http_head *head)
 {
-    static const enum weft_http_name names[] = {
+    static const enum weft_http_field_name names[] = {
         WEFT_HTTP_RANGE,
         WEFT_HTTP_IF_MATCH,
         WEFT_HTTP_IF_NONE_MATCH,
@@ -129,54 +129,54 @@ static bool is_plain(const weft_http_head *head)
         WEFT_HTTP_IF_UNMODIFIED_SINCE,
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (weft_http_head_known(head, names[i])) {
+        if (weft_http_head_field(head, names[i])) {
             return false;
         }
     }
     return true;
 }
 
-static int answer_file(weft_http *x, const struct weft_http_files *files,
-                       const struct weft__http_file *file)
+static int respond_file(weft_http *req, const struct weft_http_files *files,
+                        const struct weft__http_file *file)
 {
-    const weft_http_head *head = &x->head;
-    if (is_plain(head)) {
-        return answer_whole(x, file);
+    const weft_http_head *head = &req->head;
+    if (is_unconditional(head)) {
+        return respond_whole(req, file);
     }
-    weft__http_shard_date(x->conn->shard, x->conn->now);
-    struct weft_http_version have = {
+    weft__http_shard_date(req->conn->shard, req->conn->now);
+    struct weft_http_validators validators = {
         .etag = file->etag,
         .etag_len = file->etag_len,
         .modified = file->st.st_mtim.tv_sec,
-        .now = x->conn->shard->seconds,
+        .now = req->conn->shard->seconds,
     };
-    int status = weft_http_precondition(head, x->data, &have);
+    int status = weft_http_precondition_check(head, req->data, &validators);
     if (status) {
-        return answer_unmodified(x, file, status);
+        return respond_precondition(req, file, status);
     }
-    const struct weft_http_field *field = weft_http_head_known(head, WEFT_HTTP_RANGE);
-    if (!field || !weft_http_range_wanted(head, x->data, &have)) {
-        return answer_whole(x, file);
+    const struct weft_http_field *field = weft_http_head_field(head, WEFT_HTTP_RANGE);
+    if (!field || !weft_http_range_is_applicable(head, req->data, &validators)) {
+        return respond_whole(req, file);
     }
     struct weft_http_range ranges[RANGES];
-    int count = weft_http_range_parse(x->data + field->value.at, field->value.len,
+    int count = weft_http_range_parse(req->data + field->value.at, field->value.len,
                                       (uint64_t)file->st.st_size, ranges, RANGES);
     if (count < 0) {
-        return answer_unsatisfiable(x, file);
+        return respond_unsatisfiable(req, file);
     }
-    return count == 0   ? answer_whole(x, file)
-           : count == 1 ? answer_range(x, file, ranges)
-                        : answer_ranges(x, files, file, ranges, count);
+    return count == 0   ? respond_whole(req, file)
+           : count == 1 ? respond_range(req, file, ranges)
+                        : respond_ranges(req, files, file, ranges, count);
 }
 
 /* --- a directory
  * ---------------------------------------------------------------------------------- */
 
 /* Redirects to the path as it was sent, plus a slash, with the query. */
-static int redirect(weft_http *x)
+static int redirect(weft_http *req)
 {
-    struct weft_http_text path = {x->data + x->head.path.at, x->head.path.len};
-    struct weft_http_text query = weft_http_query(x);
+    struct weft_http_text path = {req->data + req->head.path.at, req->head.path.len};
+    struct weft_http_text query = weft_http_query(req);
     char to[2048];
     /* "//host/" would name another host */
     int skip = 0;
@@ -186,61 +186,61 @@ static int redirect(weft_http *x)
     int n = snprintf(to, sizeof to, "%.*s/%s%.*s", (int)path.len - skip, path.data + skip,
                      query.data ? "?" : "", (int)query.len, query.data ? query.data : "");
     if (n < 0 || n >= (int)sizeof to) {
-        return weft__http_answer_error(x, 404, NULL);
+        return weft__http_respond_error(req, 404, NULL);
     }
-    int err = weft_http_begin(x, 301);
-    return err ? err : weft_http_set(x, "Location", to);
+    int err = weft_http_begin_response(req, 301);
+    return err ? err : weft_http_set_header(req, "Location", to);
 }
 
-static int answer_directory(weft_http *x, const struct weft_http_files *files, int dir)
+static int respond_directory(weft_http *req, const struct weft_http_files *files, int dir)
 {
-    if (x->path[x->path_len - 1] != '/') {
+    if (req->path[req->path_len - 1] != '/') {
         close(dir);
-        return redirect(x);
+        return redirect(req);
     }
     if (!files->opts.listing) {
         close(dir);
-        return weft__http_answer_error(x, 404, NULL);
+        return weft__http_respond_error(req, 404, NULL);
     }
-    return weft__http_list(x, files, dir);
+    return weft__http_respond_listing(req, files, dir);
 }
 
 /* The caches are not locked, and worker 1 of another pool is another thread. Returns -1 if the
  * connection's pool has no caches here. */
-static int cache_of(struct weft_http_files *files, const struct weft__http_conn *conn)
+static int cache_index(struct weft_http_files *files, const struct weft__http_conn *conn)
 {
     weft_pool *pool = conn->server->pool;
-    weft_pool *whose = atomic_load_explicit(&files->pool, memory_order_relaxed);
-    if (!whose && atomic_compare_exchange_strong_explicit(
-                      &files->pool, &whose, pool, memory_order_relaxed, memory_order_relaxed)) {
-        whose = pool;
+    weft_pool *owner = atomic_load_explicit(&files->pool, memory_order_relaxed);
+    if (!owner && atomic_compare_exchange_strong_explicit(
+                      &files->pool, &owner, pool, memory_order_relaxed, memory_order_relaxed)) {
+        owner = pool;
     }
-    return whose == pool ? conn->worker : -1;
+    return owner == pool ? conn->worker : -1;
 }
 
-int weft_http_files_serve(weft_http *x, void *arg)
+int weft_http_files_serve(weft_http *req, void *arg)
 {
     struct weft_http_files *files = arg;
     struct weft__http_file *file;
     int dir = -1;
-    if (x->head.method != WEFT_HTTP_GET && x->head.method != WEFT_HTTP_HEAD) {
-        int err = weft_http_begin(x, 405);
-        return err ? err : weft_http_set(x, "Allow", "GET, HEAD");
+    if (req->head.method != WEFT_HTTP_GET && req->head.method != WEFT_HTTP_HEAD) {
+        int err = weft_http_begin_response(req, 405);
+        return err ? err : weft_http_set_header(req, "Allow", "GET, HEAD");
     }
-    if (x->path_len < files->prefix_len ||
-        memcmp(x->path, files->opts.prefix, files->prefix_len) != 0) {
-        return weft__http_answer_error(x, 404, NULL);
+    if (req->path_len < files->prefix_len ||
+        memcmp(req->path, files->opts.prefix, files->prefix_len) != 0) {
+        return weft__http_respond_error(req, 404, NULL);
     }
-    int err =
-        weft__http_cache_get(files, cache_of(files, x->conn), x->path, x->path_len, &file, &dir);
+    int err = weft__http_cache_get(files, cache_index(files, req->conn), req->path, req->path_len,
+                                   &file, &dir);
     if (err == -EISDIR) {
-        return answer_directory(x, files, dir);
+        return respond_directory(req, files, dir);
     }
     if (err == -ENOENT) {
-        return weft__http_answer_error(x, 404, NULL);
+        return weft__http_respond_error(req, 404, NULL);
     }
     if (!err) {
-        err = answer_file(x, files, file);
+        err = respond_file(req, files, file);
         weft__http_file_unref(file);
     }
     return err;
@@ -257,7 +257,7 @@ static char *copy(const char *text)
 }
 
 /* A share of one eighth of the descriptors: the rest is for connections. */
-static unsigned open_share(unsigned workers)
+static unsigned open_files_max(unsigned workers)
 {
     struct rlimit limit = {.rlim_cur = 1024};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -271,7 +271,7 @@ static int open_directory(struct weft_http_files *files, const char *dir)
     if (files->dir < 0) {
         return -errno;
     }
-    files->openat2 = weft__http_open_has_openat2(files->dir);
+    files->openat2 = weft__http_has_openat2(files->dir);
     return files->openat2 || !files->opts.follow_symlinks ? 0 : -EOPNOTSUPP;
 }
 
@@ -293,7 +293,7 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
                      : pool              ? weft_pool_workers(pool)
                                          : 64;
     files->workers = files->workers < WEFT_MAX_WORKERS ? files->workers : WEFT_MAX_WORKERS;
-    files->open_most = open_share(files->workers);
+    files->open_max = open_files_max(files->workers);
     files->opts.index = copy(files->opts.index ? files->opts.index : "index.html");
     files->opts.prefix = copy(files->opts.prefix ? files->opts.prefix : "/");
     files->caches = weft__alloc(files->workers * sizeof *files->caches);

@@ -22,7 +22,7 @@ enum {
 struct weft__http_file {
     unsigned refs;
     int fd;              /* -1: the whole file is in `content` */
-    int64_t fresh_until; /* in the time of weft_now_cached */
+    int64_t valid_until; /* in the time of weft_now_cached */
     uint64_t hash;
     struct stat st;
     const char *path; /* as requested; this and the next two point behind the struct */
@@ -37,7 +37,7 @@ struct weft__http_file {
 
 struct weft__http_cache {
     alignas(64) struct weft__http_file *slots[WEFT__HTTP_CACHE_SETS][WEFT__HTTP_CACHE_WAYS];
-    unsigned turn[WEFT__HTTP_CACHE_SETS];
+    unsigned next_victim[WEFT__HTTP_CACHE_SETS];
     struct weft__http_file *oldest,
         *newest; /* the files kept open, in the order of their last check */
     unsigned open;
@@ -50,7 +50,7 @@ struct weft_http_files {
     size_t prefix_len;
     _Atomic(weft_pool *) pool; /* the pool whose workers own the caches; NULL: none yet */
     unsigned workers;
-    unsigned open_most; /* files that a worker keeps open */
+    unsigned open_max; /* files that a worker keeps open */
     struct weft__http_cache *caches;
     char boundary[24]; /* multipart boundary between ranges */
 };
@@ -59,7 +59,7 @@ struct weft_http_files {
  * itself. Returns a descriptor; -ENOENT for everything that must not be served; -EMFILE and similar
  * errors. */
 int weft__http_open(const struct weft_http_files *files, const char *name, struct stat *st);
-bool weft__http_open_has_openat2(int dir);
+bool weft__http_has_openat2(int dir);
 
 /* file_cache.c: returns in *out the file for a path, with a reference; from the cache of a worker,
  * or (worker -1) from none. Returns 0; -EISDIR for a directory, with its descriptor in *dir;
@@ -72,6 +72,6 @@ void weft__http_file_date(const struct weft__http_file *file, char *out);
 void weft__http_cache_clear(struct weft__http_cache *cache);
 
 /* directory_listing.c: responds with the page for a directory; takes the descriptor. */
-int weft__http_list(weft_http *x, const struct weft_http_files *files, int fd);
+int weft__http_respond_listing(weft_http *req, const struct weft_http_files *files, int fd);
 
 #endif

@@ -17,7 +17,7 @@ static size_t capacity(const struct weft__http_conn *conn)
 }
 
 /* Moves the unconsumed bytes to the front of this buffer, or of a larger one. */
-static bool make_room(struct weft__http_conn *conn, size_t total)
+static bool compact(struct weft__http_conn *conn, size_t total)
 {
     size_t have = conn->end - conn->start;
     if (total <= capacity(conn)) {
@@ -37,22 +37,22 @@ static bool make_room(struct weft__http_conn *conn, size_t total)
     return true;
 }
 
-bool weft__http_input_room(struct weft__http_conn *conn, size_t room)
+bool weft__http_input_reserve(struct weft__http_conn *conn, size_t space)
 {
-    return capacity(conn) - conn->end >= room || make_room(conn, conn->end - conn->start + room);
+    return capacity(conn) - conn->end >= space || compact(conn, conn->end - conn->start + space);
 }
 
 /* Makes space for more of a partial header. */
-static bool more_room(struct weft__http_conn *conn)
+static bool grow(struct weft__http_conn *conn)
 {
     if (conn->end < capacity(conn)) {
         return true;
     }
     size_t total = conn->start ? capacity(conn) : 2 * capacity(conn);
-    if (total > conn->server->input_most) {
-        total = conn->server->input_most;
+    if (total > conn->server->input_max) {
+        total = conn->server->input_max;
     }
-    return make_room(conn, total) && conn->end < capacity(conn);
+    return compact(conn, total) && conn->end < capacity(conn);
 }
 
 ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
@@ -72,36 +72,36 @@ ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phas
 }
 
 /* A client that sends a lot does not keep the worker longer than others. */
-static void take_turns(struct weft__http_conn *conn)
+static void yield_if_due(struct weft__http_conn *conn)
 {
-    if (conn->unyielded >= 64) {
-        conn->unyielded = 0;
+    if (conn->since_yield >= 64) {
+        conn->since_yield = 0;
         weft_yield();
     }
 }
 
 static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
 {
-    bool late = weft__http_phase_ended(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
+    bool late = weft__http_phase_timed_out(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
     conn->broken |= got < 0;
     return partial && late && got == 0 ? -ETIMEDOUT : 0;
 }
 
 /* Waits for the next request. When the grace period of a stop is over, the wait is ended (stop.c)
  * and takes only what has arrived already. */
-static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t room)
+static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t space)
 {
     const struct weft_http_server *server = conn->server;
     bool over = weft__http_stop_stage(server) >= WEFT__HTTP_STOP_IDLE;
-    ssize_t got = weft_read(conn->fd, to, room, over ? 0 : WEFT_FOREVER);
+    ssize_t got = weft_read(conn->fd, to, space, over ? 0 : WEFT_FOREVER);
     if (conn->woken) { /* an interrupt that came too late must not end a wait of a handler */
         conn->woken = false;
-        weft_clear_interrupt();
+        weft_fiber_clear_interrupt();
         over = true;
-        got = got == -EINTR ? weft_read(conn->fd, to, room, 0) : got;
+        got = got == -EINTR ? weft_read(conn->fd, to, space, 0) : got;
     }
     if (over && got == -ETIMEDOUT) {
-        conn->grace_over = true;
+        conn->grace_expired = true;
         return 0;
     }
     return got;
@@ -113,20 +113,20 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
     ssize_t got;
     if (!partial) {
         conn->start = conn->end = 0;
-    } else if (!more_room(conn)) {
+    } else if (!grow(conn)) {
         weft__http_phase_end(conn);
-        return -ENOMEM; /* the limits of a header are below input_most */
+        return -ENOMEM; /* the limits of a header are below input_max */
     }
     char *to = weft__http_input(conn) + conn->end;
-    size_t room = capacity(conn) - conn->end;
+    size_t space = capacity(conn) - conn->end;
     if (weft__http_out_flush(conn) != 0) {
         return 0;
     }
-    take_turns(conn);
+    yield_if_due(conn);
     if (first_wait) { /* the timeout of a header does not restart with each of its bytes */
         weft__http_phase_begin(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
     }
-    got = partial ? weft_read(conn->fd, to, room, WEFT_FOREVER) : read_next(conn, to, room);
+    got = partial ? weft_read(conn->fd, to, space, WEFT_FOREVER) : read_next(conn, to, space);
     if (got <= 0) {
         weft__http_phase_end(conn);
         return over(conn, partial, got);
@@ -140,7 +140,7 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
 ssize_t weft__http_input_head(struct weft__http_conn *conn)
 {
     const struct weft_http_server *server = conn->server;
-    weft_http_head *head = &conn->x.head;
+    weft_http_head *head = &conn->req.head;
     bool waited_idle = false, waited_partial = false;
     weft_http_request_init(head, conn->fields, server->opts.limits.fields, &server->parse);
     for (;;) {

@@ -9,12 +9,12 @@
 
 #include "http/conn.h"
 
-#define FILE_MOST (1 << 30) /* bytes in one call */
+#define FILE_MAX (1 << 30) /* bytes in one call */
 
-static int broke(struct weft__http_conn *conn, int err)
+static int fail(struct weft__http_conn *conn, int err)
 {
     conn->broken = conn->close = true;
-    if (weft__http_phase_ended(conn, WEFT__HTTP_WRITE)) {
+    if (weft__http_phase_timed_out(conn, WEFT__HTTP_WRITE)) {
         /* Otherwise the kernel would keep the unread bytes for minutes. */
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
                    sizeof(struct linger));
@@ -24,10 +24,10 @@ static int broke(struct weft__http_conn *conn, int err)
 }
 
 /* Bytes that were sent cannot be taken back. */
-static void emptied(struct weft__http_conn *conn)
+static void release_buffer(struct weft__http_conn *conn)
 {
-    if (conn->x.stage != WEFT__HTTP_UNANSWERED) {
-        conn->x.begun_on_wire = true;
+    if (conn->req.stage != WEFT__HTTP_NOT_RESPONDED) {
+        conn->req.partly_sent = true;
     }
     weft_buf_free(conn->out);
     conn->out = NULL;
@@ -49,19 +49,19 @@ static void advance(struct iovec *iov, int *count, size_t n)
 
 /* Returns false if the client is too slow. A client that reads as fast as this writes never makes
  * the fiber wait, so the fiber yields explicitly to let others on this worker run. */
-static inline bool written(struct weft__http_conn *conn, size_t n)
+static inline bool count_written(struct weft__http_conn *conn, size_t n)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
     bool good = weft__http_write_end(conn, n);
-    if (weft__http_written(conn) >= conn->turn_at) {
-        conn->turn_at = weft__http_written(conn) + WEFT__HTTP_TURN;
+    if (weft__http_written(conn) >= conn->yield_at) {
+        conn->yield_at = weft__http_written(conn) + WEFT__HTTP_YIELD_BYTES;
         weft_yield();
     }
     return good;
 }
 
-static inline ssize_t put(const struct weft__http_conn *conn, const struct iovec *iov, int count,
-                          int64_t deadline)
+static inline ssize_t write_once(const struct weft__http_conn *conn, const struct iovec *iov,
+                                 int count, int64_t deadline)
 {
     return count == 1 ? weft_write(conn->fd, iov->iov_base, iov->iov_len, deadline)
                       : weft_writev(conn->fd, iov, count, deadline);
@@ -69,21 +69,21 @@ static inline ssize_t put(const struct weft__http_conn *conn, const struct iovec
 
 /* A completion-based driver takes time even if there is buffer space: that time must not count
  * against the client. */
-static __attribute__((noinline)) ssize_t try_and_put(const struct weft__http_conn *conn,
-                                                     const struct iovec *iov, int count)
+static __attribute__((noinline)) ssize_t try_write_first(const struct weft__http_conn *conn,
+                                                         const struct iovec *iov, int count)
 {
-    ssize_t n = put(conn, iov, count, 0);
-    return n == -ETIMEDOUT ? put(conn, iov, count, WEFT_FOREVER) : n;
+    ssize_t n = write_once(conn, iov, count, 0);
+    return n == -ETIMEDOUT ? write_once(conn, iov, count, WEFT_FOREVER) : n;
 }
 
 static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
 {
     while (count) {
-        ssize_t n = weft__http_write_begin(conn) ? try_and_put(conn, iov, count)
-                                                 : put(conn, iov, count, WEFT_FOREVER);
+        ssize_t n = weft__http_write_begin(conn) ? try_write_first(conn, iov, count)
+                                                 : write_once(conn, iov, count, WEFT_FOREVER);
         weft__http_phase_end(conn);
-        if (n < 0 || !written(conn, (size_t)n)) {
-            return broke(conn, n < 0 ? (int)n : -ETIMEDOUT);
+        if (n < 0 || !count_written(conn, (size_t)n)) {
+            return fail(conn, n < 0 ? (int)n : -ETIMEDOUT);
         }
         advance(iov, &count, (size_t)n);
     }
@@ -91,7 +91,7 @@ static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
 }
 
 /* Writes the buffer and `n` more bytes. */
-static int write_with(struct weft__http_conn *conn, const void *bytes, size_t n)
+static int write_buffered_and(struct weft__http_conn *conn, const void *bytes, size_t n)
 {
     struct iovec iov[2];
     int count = 0;
@@ -106,82 +106,82 @@ static int write_with(struct weft__http_conn *conn, const void *bytes, size_t n)
     }
     int err = write_all(conn, iov, count);
     weft__http_count(conn->shard, WEFT__HTTP_N_FLUSHES, 1);
-    emptied(conn);
-    weft__http_out_settle(conn);
+    release_buffer(conn);
+    weft__http_out_record_durations(conn);
     return err;
 }
 
-void weft__http_out_settle(struct weft__http_conn *conn)
+void weft__http_out_record_durations(struct weft__http_conn *conn)
 {
-    if (conn->gathered && !conn->out) {
-        weft__http_shard_took(conn->shard, weft_now() - conn->now, conn->gathered);
-        conn->gathered = 0;
+    if (conn->pending_responses && !conn->out) {
+        weft__http_shard_add_duration(conn->shard, weft_now() - conn->now, conn->pending_responses);
+        conn->pending_responses = 0;
     }
 }
 
 int weft__http_out_flush(struct weft__http_conn *conn)
 {
-    return conn->out ? write_with(conn, NULL, 0) : conn->broken ? -EPIPE : 0;
+    return conn->out ? write_buffered_and(conn, NULL, 0) : conn->broken ? -EPIPE : 0;
 }
 
-void weft__http_out_turn_away(struct weft__http_conn *conn)
+void weft__http_out_reject(struct weft__http_conn *conn)
 {
     static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
                                  "Retry-After: 1\r\nConnection: close\r\n\r\n";
     ssize_t n = send(conn->fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     conn->broken = conn->close = conn->unread = true;
-    conn->turned_away = n > 0;
+    conn->sent_503 = n > 0;
     if (n > 0) {
         weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)n);
     }
 }
 
-char *weft__http_out_room(struct weft__http_conn *conn, size_t n)
+char *weft__http_out_reserve(struct weft__http_conn *conn, size_t n)
 {
     if (conn->out && weft_buf_tailroom(conn->out) < n && weft__http_out_flush(conn) != 0) {
         return NULL;
     }
     if (!conn->out) {
-        conn->out = conn->broken ? NULL : weft_buf_alloc(WEFT__HTTP_OUTPUT, 0);
+        conn->out = conn->broken ? NULL : weft_buf_alloc(WEFT__HTTP_OUTPUT_BYTES, 0);
         if (!conn->out) {
-            if (!conn->broken && conn->x.stage == WEFT__HTTP_UNANSWERED) {
-                weft__http_out_turn_away(conn);
+            if (!conn->broken && conn->req.stage == WEFT__HTTP_NOT_RESPONDED) {
+                weft__http_out_reject(conn);
             }
             conn->broken = conn->close = true;
             return NULL;
         }
-        conn->x.mark = 0;
+        conn->req.response_start = 0;
     }
     return (char *)conn->out->data + conn->out->len;
 }
 
-int weft__http_out_put(struct weft__http_conn *conn, const void *bytes, size_t n)
+int weft__http_out_append(struct weft__http_conn *conn, const void *bytes, size_t n)
 {
-    if (n > WEFT__HTTP_OUTPUT / 2) {
-        return write_with(conn, bytes, n);
+    if (n > WEFT__HTTP_OUTPUT_BYTES / 2) {
+        return write_buffered_and(conn, bytes, n);
     }
-    char *to = weft__http_out_room(conn, n);
+    char *to = weft__http_out_reserve(conn, n);
     if (!to) {
         return -EPIPE;
     }
     memcpy(to, bytes, n);
-    weft__http_out_used(conn, n);
+    weft__http_out_commit(conn, n);
     return 0;
 }
 
-void weft__http_out_rewind(struct weft_http *x)
+void weft__http_out_rewind(struct weft_http *req)
 {
-    weft_buf *out = x->conn->out;
-    if (out && out->len > x->mark) {
-        weft_buf_trim(out, out->len - x->mark);
+    weft_buf *out = req->conn->out;
+    if (out && out->len > req->response_start) {
+        weft_buf_trim(out, out->len - req->response_start);
     }
-    x->stage = WEFT__HTTP_UNANSWERED;
-    x->status = 0;
-    x->sent = 0;
+    req->stage = WEFT__HTTP_NOT_RESPONDED;
+    req->status = 0;
+    req->sent = 0;
 }
 
 /* The header is sent together with the first bytes of the file, if the socket has space for it. */
-static int send_gathered(struct weft__http_conn *conn)
+static int send_buffered(struct weft__http_conn *conn)
 {
     if (!conn->out || conn->broken) {
         return weft__http_out_flush(conn);
@@ -198,27 +198,27 @@ static int send_gathered(struct weft__http_conn *conn)
         return weft__http_out_flush(conn);
     }
     weft__http_count(conn->shard, WEFT__HTTP_N_FLUSHES, 1);
-    emptied(conn);
+    release_buffer(conn);
     return 0;
 }
 
 int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n)
 {
     int64_t at = (int64_t)offset;
-    int err = send_gathered(conn);
+    int err = send_buffered(conn);
     while (!err && n) {
         weft__http_write_begin(conn);
         ssize_t sent =
-            weft_sendfile(conn->fd, fd, at, n < FILE_MOST ? (size_t)n : FILE_MOST, WEFT_FOREVER);
+            weft_sendfile(conn->fd, fd, at, n < FILE_MAX ? (size_t)n : FILE_MAX, WEFT_FOREVER);
         weft__http_phase_end(conn);
         if (sent > 0) {
             at += sent;
             n -= (uint64_t)sent;
-            err = written(conn, (size_t)sent) ? 0 : broke(conn, -ETIMEDOUT);
+            err = count_written(conn, (size_t)sent) ? 0 : fail(conn, -ETIMEDOUT);
         } else {
-            err = sent == 0 ? -ENODATA : broke(conn, (int)sent);
+            err = sent == 0 ? -ENODATA : fail(conn, (int)sent);
         }
     }
-    conn->x.sent -= n; /* everything was counted before; this part was not sent */
+    conn->req.sent -= n; /* everything was counted before; this part was not sent */
     return err;
 }

@@ -13,7 +13,7 @@ static const char *const method_names[] = {
 };
 enum { METHODS = sizeof method_names / sizeof *method_names };
 
-static enum weft_http_method number_of(const char *name)
+static enum weft_http_method method_number(const char *name)
 {
     for (int i = 1; i < METHODS; i++) {
         if (strcmp(name, method_names[i]) == 0) {
@@ -38,8 +38,8 @@ int weft__http_route_add(struct weft__http_routes *routes, const char *method, c
     route->arg = arg;
     route->body_bytes = body_bytes;
     route->any_method = !method;
-    route->method = method ? number_of(method) : WEFT_HTTP_OTHER;
-    route->below = path[len - 1] == '/';
+    route->method = method ? method_number(method) : WEFT_HTTP_OTHER;
+    route->is_prefix = path[len - 1] == '/';
     route->path_len = len;
     memcpy(route->path, path, len + 1);
     memcpy(route->path + len + 1, method ? method : "", name + 1);
@@ -62,14 +62,14 @@ void weft__http_route_free(struct weft__http_routes *routes)
     }
 }
 
-static bool fits_path(const struct weft__http_route *route, const char *path, size_t len)
+static bool path_matches(const struct weft__http_route *route, const char *path, size_t len)
 {
-    return route->path_len <= len && (route->below || route->path_len == len) &&
+    return route->path_len <= len && (route->is_prefix || route->path_len == len) &&
            memcmp(route->path, path, route->path_len) == 0;
 }
 
-static bool fits_method(const struct weft__http_route *route, enum weft_http_method method,
-                        struct weft_http_text name)
+static bool method_matches(const struct weft__http_route *route, enum weft_http_method method,
+                           struct weft_http_text name)
 {
     if (route->any_method) {
         return true;
@@ -92,8 +92,8 @@ const struct weft__http_route *weft__http_route_find(const struct weft__http_rou
         if (route->path_len < best) {
             break;
         }
-        if (fits_path(route, path, len)) {
-            if (fits_method(route, method, method_name)) {
+        if (path_matches(route, path, len)) {
+            if (method_matches(route, method, method_name)) {
                 return route;
             }
             best = route->path_len;
@@ -109,7 +109,7 @@ void weft__http_route_allow(const struct weft__http_routes *routes, const char *
     size_t best = 0, used = 0;
     out[0] = '\0';
     for (const struct weft__http_route *route = routes->first; route; route = route->next) {
-        if (route->path_len < best || !fits_path(route, path, len)) {
+        if (route->path_len < best || !path_matches(route, path, len)) {
             continue;
         }
         best = route->path_len;

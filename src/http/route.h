@@ -10,7 +10,7 @@ struct weft__http_route {
     void *arg;
     uint64_t body_bytes;
     enum weft_http_method method; /* if any_method is false */
-    bool any_method, below;       /* below: matches all paths that begin with `path` */
+    bool any_method, is_prefix;   /* below: matches all paths that begin with `path` */
     size_t path_len;
     /* Name of a method without an enum value; in the same allocation, as is the path. */
     const char *method_name;

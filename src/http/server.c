@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "http/conn.h"
 
 #define S(n) ((n)*INT64_C(1000000000))
@@ -26,7 +26,7 @@ static void set_ns(int64_t *value, int64_t standard)
     *value = *value ? *value : standard;
 }
 
-static void fill_in(struct weft_http_server_limits *limits)
+static void set_defaults(struct weft_http_server_limits *limits)
 {
     set_u32(&limits->line_bytes, 8 << 10);
     set_u32(&limits->header_bytes, 16 << 10);
@@ -34,20 +34,20 @@ static void fill_in(struct weft_http_server_limits *limits)
     limits->body_bytes = limits->body_bytes ? limits->body_bytes : 1 << 20;
     set_u32(&limits->requests, 1000);
     set_u32(&limits->pipelined, 64);
-    weft__http_room_limits(limits);
+    weft__http_capacity_defaults(limits);
     set_ns(&limits->idle_ns, S(60));
     set_ns(&limits->header_ns, S(10));
     set_ns(&limits->body_ns, S(10));
     set_u32(&limits->body_rate, 500);
     set_ns(&limits->write_ns, S(30));
     set_u32(&limits->write_rate, 500);
-    set_u32(&limits->write_ahead, 256 << 10);
+    set_u32(&limits->write_burst, 256 << 10);
     set_ns(&limits->linger_ns, S(2));
     set_ns(&limits->grace_ns, S(1));
 }
 
 /* Returns an error message; NULL if the limits are valid. */
-static const char *wrong_in(const struct weft_http_server_limits *limits)
+static const char *check_limits(const struct weft_http_server_limits *limits)
 {
     const uint32_t most = 16 << 20; /* bytes of a line, and of a header */
     if (limits->line_bytes < 64 || limits->line_bytes > most) {
@@ -74,17 +74,17 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
     if (options) {
         opts = *options;
     }
-    fill_in(&opts.limits);
+    set_defaults(&opts.limits);
     opts.name = opts.name ? opts.name : "http";
     opts.pool = opts.pool ? opts.pool : weft_pool_self();
-    const char *wrong = wrong_in(&opts.limits);
+    const char *error = check_limits(&opts.limits);
     if (!opts.pool) {
-        wrong = "pool: must be given outside of a fiber";
-    } else if (opts.spread > WEFT_HTTP_REUSEPORT) {
-        wrong = "spread: must be one of enum weft_http_spread";
+        error = "pool: must be given outside of a fiber";
+    } else if (opts.balance > WEFT_HTTP_BALANCE_REUSEPORT) {
+        error = "balance: must be one of enum weft_http_balance";
     }
-    if (wrong) {
-        return weft__refuse(-EINVAL, wrong);
+    if (error) {
+        return weft__refuse(-EINVAL, error);
     }
     struct weft_http_server *server = weft__alloc(sizeof *server);
     if (!server) {
@@ -98,12 +98,12 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
         .header_bytes = opts.limits.header_bytes,
     };
     /* An empty line before the header, and its line end, are not part of the limits. */
-    server->input_most = opts.limits.line_bytes + opts.limits.header_bytes + 64;
-    weft__http_pace_init(server);
+    server->input_max = opts.limits.line_bytes + opts.limits.header_bytes + 64;
+    weft__http_min_rate_init(server);
     weft_waitgroup_init(&server->live, NULL);
     weft_waitgroup_init(&server->acceptors_live, NULL);
     server->shards = weft__alloc(server->workers * sizeof *server->shards);
-    int err = server->shards ? weft__http_patience_init(server) : -ENOMEM;
+    int err = server->shards ? weft__http_timeout_init(server) : -ENOMEM;
     if (err) {
         weft_http_server_destroy(server);
         return err;
@@ -123,8 +123,8 @@ void weft_http_server_destroy(weft_http_server *server)
     }
     WEFT__REQUIRE(weft_waitgroup_count(&server->live) == 0 &&
                       weft_waitgroup_count(&server->acceptors_live) == 0,
-                  "an HTTP server is destroyed before it has stopped");
-    weft__http_patience_deinit(server);
+                  "HTTP server destroyed before weft_http_server_stop returned 0");
+    weft__http_timeout_deinit(server);
     weft__http_accept_free(server);
     weft__http_route_free(&server->routes);
     weft_waitgroup_deinit(&server->live);
@@ -136,7 +136,7 @@ void weft_http_server_destroy(weft_http_server *server)
 int weft_http_server_route(weft_http_server *server, const char *method, const char *path,
                            weft_http_fn fn, void *arg, const struct weft_http_route_opts *opts)
 {
-    WEFT__NEED(server);
+    WEFT__NONNULL(server);
     if (atomic_load_explicit(&server->listened, memory_order_relaxed)) {
         return -EBUSY;
     }
@@ -146,7 +146,7 @@ int weft_http_server_route(weft_http_server *server, const char *method, const c
 
 int weft_http_server_listen(weft_http_server *server, const char *address, struct weft_addr *bound)
 {
-    WEFT__NEED(server);
+    WEFT__NONNULL(server);
     struct weft_addr addr, at;
     int err = weft_addr_parse(&addr, address);
     if (err) {
@@ -184,29 +184,29 @@ static void sum_acceptors(const struct weft_http_server *server, struct weft_htt
 
 void weft_http_server_stats(const weft_http_server *server, struct weft_http_stats *out)
 {
-    WEFT__NEED(server);
+    WEFT__NONNULL(server);
     *out = (struct weft_http_stats){
         .requests = sum(server, WEFT__HTTP_N_REQUESTS),
         .bytes_in = sum(server, WEFT__HTTP_N_BYTES_IN),
         .bytes_out = sum(server, WEFT__HTTP_N_BYTES_OUT),
-        .bad = sum(server, WEFT__HTTP_N_BAD),
-        .idle_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_IDLE),
-        .header_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_HEADER),
-        .body_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_BODY),
-        .write_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_WRITE),
+        .bad = sum(server, WEFT__HTTP_N_BAD_REQUESTS),
+        .idle_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_IDLE),
+        .header_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_HEADER),
+        .body_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_BODY),
+        .write_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_WRITE),
         .flushes = sum(server, WEFT__HTTP_N_FLUSHES),
         .idle_shed = atomic_load_explicit(&server->shed, memory_order_relaxed),
         .stop_idle = atomic_load_explicit(&server->stop_idle, memory_order_relaxed),
-        .stop_crossed = atomic_load_explicit(&server->stop_crossed, memory_order_relaxed),
-        .stop_cut = atomic_load_explicit(&server->stop_cut, memory_order_relaxed),
-        .took_ns = (int64_t)sum(server, WEFT__HTTP_N_TOOK_NS),
+        .stop_lost = atomic_load_explicit(&server->stop_lost, memory_order_relaxed),
+        .stop_aborted = atomic_load_explicit(&server->stop_aborted, memory_order_relaxed),
+        .duration_ns = (int64_t)sum(server, WEFT__HTTP_N_DURATION_NS),
         .open = atomic_load_explicit(&server->open, memory_order_relaxed),
     };
     for (int i = 0; i < 6; i++) {
         out->by_class[i] = sum(server, WEFT__HTTP_N_CLASS + i);
     }
     for (int i = 0; i < WEFT_HTTP_BUCKETS; i++) {
-        out->took[i] = sum(server, WEFT__HTTP_N_TOOK + i);
+        out->took[i] = sum(server, WEFT__HTTP_N_DURATION + i);
     }
     sum_acceptors(server, out);
 }

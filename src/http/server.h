@@ -31,43 +31,43 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
-#include "http/peers.h"
+#include "http/address_limit.h"
 #include "http/route.h"
 #include "http/shard.h"
 
 struct weft__http_acceptor;
 
 /* The stage of a stop (stop.c). It only increases. */
-enum weft__http_stage_of_stop {
+enum weft__http_shutdown_stage {
     WEFT__HTTP_STOP_NONE,
     WEFT__HTTP_STOP_DRAIN, /* the backlog is accepted; idle connections may send one more request */
     WEFT__HTTP_STOP_IDLE,  /* the grace period is over: idle connections are closed */
-    WEFT__HTTP_STOP_CUT,   /* the deadline is over: all connections are aborted */
+    WEFT__HTTP_STOP_ABORT, /* the deadline is over: all connections are aborted */
 };
 
 struct weft_http_server {
     struct weft_http_server_opts opts; /* with all defaults filled in */
     struct weft_http_limits parse;
-    size_t input_most; /* size of the largest read buffer */
+    size_t input_max; /* size of the largest read buffer */
     weft_pool *pool;
     unsigned workers;
     struct weft__http_shard *shards; /* one per worker */
     struct weft__http_routes routes; /* immutable after the first listen */
-    struct weft__http_peers peers;
-    weft_idle_group patience[WEFT__HTTP_PATIENCES];
-    unsigned patiences;              /* number of initialised timeouts */
-    int64_t notice_ns, allowance_ns; /* min_rate.c */
+    struct weft__http_address_table peers;
+    weft_idle_group timeouts[WEFT__HTTP_TIMEOUTS];
+    unsigned timeout_count;              /* number of initialised timeouts */
+    int64_t slow_wait_ns, credit_max_ns; /* min_rate.c */
 
     struct weft__lock lock;
     struct weft__http_acceptor *acceptors; /* under the lock */
-    _Atomic(unsigned) turn;                /* round robin */
+    _Atomic(unsigned) next_worker;         /* round robin */
     _Atomic(uint32_t) open;                /* connections */
-    _Atomic(uint32_t) held;                /* ... that count for the limits: without evicted ones */
+    _Atomic(uint32_t) admitted;            /* ... that count for the limits: without evicted ones */
     _Atomic(uint32_t) arriving;            /* ... whose fibers have not run yet */
     _Atomic(uint64_t) shed;                /* ... evicted */
-    _Atomic(uint32_t) scarce_from;         /* descriptors from this number on are the reserve */
-    _Atomic(uint32_t) stopping;            /* enum weft__http_stage_of_stop */
-    _Atomic(uint64_t) stop_idle, stop_crossed, stop_cut; /* for the statistics */
+    _Atomic(uint32_t) reserve_from;        /* descriptors from this number on are the reserve */
+    _Atomic(uint32_t) stopping;            /* enum weft__http_shutdown_stage */
+    _Atomic(uint64_t) stop_idle, stop_lost, stop_aborted; /* for the statistics */
     _Atomic(uint32_t) listened;
     weft_waitgroup acceptors_live, live; /* fibers that have not ended */
 };
@@ -77,7 +77,7 @@ static inline uint32_t weft__http_stop_stage(const struct weft_http_server *serv
     return atomic_load_explicit(&server->stopping, memory_order_relaxed);
 }
 
-static inline bool weft__http_stopping(const struct weft_http_server *server)
+static inline bool weft__http_is_stopping(const struct weft_http_server *server)
 {
     return weft__http_stop_stage(server) != WEFT__HTTP_STOP_NONE;
 }
@@ -92,21 +92,21 @@ void weft__http_accept_free(struct weft_http_server *server);
 
 /* capacity.c */
 /* Sets the limits on connections that are 0 from RLIMIT_NOFILE. */
-void weft__http_room_limits(struct weft_http_server_limits *limits);
+void weft__http_capacity_defaults(struct weft_http_server_limits *limits);
 /* Reports whether this descriptor belongs to the reserve. */
-bool weft__http_room_is_scarce(struct weft_http_server *server, int fd);
+bool weft__http_capacity_fd_is_reserved(struct weft_http_server *server, int fd);
 /* Evicts some of the connections that have waited longest for their clients, of one address (0: of
  * all). Returns how many; they stop counting for the limits at once, and close their descriptors
  * soon. */
-unsigned weft__http_room_make(struct weft_http_server *server, weft__http_peer address);
+unsigned weft__http_capacity_evict(struct weft_http_server *server, weft__http_address address);
 /* A connection stops counting for the limits. */
-void weft__http_room_give_back(struct weft_http_server *server, weft__http_peer address);
+void weft__http_capacity_release(struct weft_http_server *server, weft__http_address address);
 
 /* timeout.c */
-int weft__http_patience_init(struct weft_http_server *server);
-void weft__http_patience_deinit(struct weft_http_server *server);
+int weft__http_timeout_init(struct weft_http_server *server);
+void weft__http_timeout_deinit(struct weft_http_server *server);
 
 /* min_rate.c */
-void weft__http_pace_init(struct weft_http_server *server);
+void weft__http_min_rate_init(struct weft_http_server *server);
 
 #endif

@@ -19,7 +19,7 @@ void weft__http_shard_init(struct weft__http_shard *shard)
     memcpy(shard->date + 6 + WEFT_HTTP_DATE_BYTES, "\r\n", 2);
 }
 
-void weft__http_shard_date_renew(struct weft__http_shard *shard, int64_t now)
+void weft__http_shard_date_update(struct weft__http_shard *shard, int64_t now)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
@@ -28,12 +28,12 @@ void weft__http_shard_date_renew(struct weft__http_shard *shard, int64_t now)
     shard->date_until = now + NS_PER_S - wall.tv_nsec;
 }
 
-void weft__http_shard_took(struct weft__http_shard *shard, int64_t ns, unsigned count)
+void weft__http_shard_add_duration(struct weft__http_shard *shard, int64_t ns, unsigned count)
 {
     int bucket = 0;
     while (ns > weft_http_buckets[bucket]) {
         bucket++;
     }
-    weft__http_count(shard, WEFT__HTTP_N_TOOK + bucket, count);
-    weft__http_count(shard, WEFT__HTTP_N_TOOK_NS, (uint64_t)ns * count);
+    weft__http_count(shard, WEFT__HTTP_N_DURATION + bucket, count);
+    weft__http_count(shard, WEFT__HTTP_N_DURATION_NS, (uint64_t)ns * count);
 }

@@ -24,9 +24,9 @@ enum weft__http_phase {
     WEFT__HTTP_HEADER, /* has received a part of a header */
     WEFT__HTTP_BODY,   /* waits for more of a body */
     WEFT__HTTP_WRITE,  /* waits for the client to read */
-    WEFT__HTTP_PATIENCES,
-    WEFT__HTTP_BUSY = WEFT__HTTP_PATIENCES, /* its handler runs */
-    WEFT__HTTP_LINGERING,                   /* the last response is written; reads to the end */
+    WEFT__HTTP_TIMEOUTS,
+    WEFT__HTTP_BUSY = WEFT__HTTP_TIMEOUTS, /* its handler runs */
+    WEFT__HTTP_LINGERING,                  /* the last response is written; reads to the end */
 };
 
 enum weft__http_counter {
@@ -34,12 +34,12 @@ enum weft__http_counter {
     WEFT__HTTP_N_CLASS, /* six of them */
     WEFT__HTTP_N_BYTES_IN = WEFT__HTTP_N_CLASS + 6,
     WEFT__HTTP_N_BYTES_OUT,
-    WEFT__HTTP_N_BAD,
-    WEFT__HTTP_N_ENDED, /* one per timeout */
-    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_ENDED + WEFT__HTTP_PATIENCES,
-    WEFT__HTTP_N_TOOK_NS,
-    WEFT__HTTP_N_TOOK, /* one per bucket */
-    WEFT__HTTP_COUNTERS = WEFT__HTTP_N_TOOK + WEFT_HTTP_BUCKETS,
+    WEFT__HTTP_N_BAD_REQUESTS,
+    WEFT__HTTP_N_TIMEOUTS, /* one per timeout */
+    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_TIMEOUTS,
+    WEFT__HTTP_N_DURATION_NS,
+    WEFT__HTTP_N_DURATION, /* one per bucket */
+    WEFT__HTTP_COUNTERS = WEFT__HTTP_N_DURATION + WEFT_HTTP_BUCKETS,
 };
 
 /* "Date: ", the date, CR LF */
@@ -61,7 +61,7 @@ struct weft__http_shard {
     struct weft_http_server *server;
 
     /* For the idle group's callback: the members of its batch that belong to this worker. */
-    struct weft_idle_member *silent[WEFT__HTTP_PATIENCES];
+    struct weft_idle_member *expired[WEFT__HTTP_TIMEOUTS];
 };
 
 static inline void weft__http_count(struct weft__http_shard *shard, int counter, uint64_t by)
@@ -72,14 +72,14 @@ static inline void weft__http_count(struct weft__http_shard *shard, int counter,
 
 void weft__http_shard_init(struct weft__http_shard *shard);
 /* Adds `count` requests that took `ns` each to the histogram. */
-void weft__http_shard_took(struct weft__http_shard *shard, int64_t ns, unsigned count);
-void weft__http_shard_date_renew(struct weft__http_shard *shard, int64_t now);
+void weft__http_shard_add_duration(struct weft__http_shard *shard, int64_t ns, unsigned count);
+void weft__http_shard_date_update(struct weft__http_shard *shard, int64_t now);
 
 /* Returns the Date line as of `now`, WEFT__HTTP_DATE_LINE bytes. */
 static inline const char *weft__http_shard_date(struct weft__http_shard *shard, int64_t now)
 {
     if (now >= shard->date_until) {
-        weft__http_shard_date_renew(shard, now);
+        weft__http_shard_date_update(shard, now);
     }
     return shard->date;
 }

@@ -17,10 +17,10 @@
 
 #include <weft/net.h>
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "http/conn.h"
 
-#define PATIENCE_NS INT64_C(5000000000) /* time for cancelled handlers to return */
+#define CANCEL_WAIT_NS INT64_C(5000000000) /* time for cancelled handlers to return */
 
 static void set_stage(struct weft_http_server *server, uint32_t to)
 {
@@ -38,7 +38,7 @@ static void *wake_idle(void *arg)
     for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
         if (atomic_load_explicit(&conn->phase, memory_order_relaxed) == WEFT__HTTP_IDLE) {
             conn->woken = true;
-            weft_interrupt(conn->fiber);
+            weft_fiber_interrupt(conn->fiber);
         }
     }
     weft__unlock(&shard->lock);
@@ -48,7 +48,7 @@ static void *wake_idle(void *arg)
 
 /* Connections that become idle later see the stage. Without memory for the fiber, idle connections
  * stay until the deadline. */
-static void end_idle(struct weft_http_server *server)
+static void close_idle(struct weft_http_server *server)
 {
     for (unsigned i = 0; i < server->workers; i++) {
         struct weft__http_shard *shard = &server->shards[i];
@@ -68,26 +68,26 @@ static void end_idle(struct weft_http_server *server)
     }
 }
 
-static void count_cut(struct weft_http_server *server, const struct weft__http_conn *conn)
+static void count_aborted(struct weft_http_server *server, const struct weft__http_conn *conn)
 {
     int phase = atomic_load_explicit(&conn->phase, memory_order_relaxed);
     if (phase == WEFT__HTTP_IDLE) {
         atomic_fetch_add_explicit(&server->stop_idle, 1, memory_order_relaxed);
     } else if (phase != WEFT__HTTP_LINGERING) {
-        atomic_fetch_add_explicit(&server->stop_cut, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&server->stop_aborted, 1, memory_order_relaxed);
     }
 }
 
-static void cut_all(struct weft_http_server *server)
+static void abort_all(struct weft_http_server *server)
 {
     for (unsigned i = 0; i < server->workers; i++) {
         struct weft__http_shard *shard = &server->shards[i];
         weft__lock(&shard->lock);
         for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
-            if (!conn->cut) {
-                count_cut(server, conn);
+            if (!conn->aborted) {
+                count_aborted(server, conn);
             }
-            conn->cut = true;
+            conn->aborted = true;
             shutdown(conn->fd, SHUT_RDWR);
             weft_cancel(conn->fiber);
         }
@@ -97,30 +97,30 @@ static void cut_all(struct weft_http_server *server)
 
 int weft_http_server_stop(weft_http_server *server, int64_t deadline)
 {
-    WEFT__NEED(server);
+    WEFT__NONNULL(server);
     int64_t grace_end = weft_after(server->opts.limits.grace_ns);
     bool at_once = deadline <= weft_now();
     weft__lock(&server->lock); /* no acceptor is added after this */
-    set_stage(server, at_once ? WEFT__HTTP_STOP_CUT : WEFT__HTTP_STOP_DRAIN);
+    set_stage(server, at_once ? WEFT__HTTP_STOP_ABORT : WEFT__HTTP_STOP_DRAIN);
     weft__unlock(&server->lock);
     weft__http_accept_stop(server);
     int err = weft_waitgroup_wait(&server->live, deadline < grace_end ? deadline : grace_end);
     if (err == -ETIMEDOUT && grace_end < deadline) {
         set_stage(server, WEFT__HTTP_STOP_IDLE);
-        end_idle(server);
+        close_idle(server);
         err = weft_waitgroup_wait(&server->live, deadline);
     }
     if (err == -ETIMEDOUT) {
-        set_stage(server, WEFT__HTTP_STOP_CUT);
-        cut_all(server);
-        err = weft_waitgroup_wait(&server->live, weft_after(PATIENCE_NS));
+        set_stage(server, WEFT__HTTP_STOP_ABORT);
+        abort_all(server);
+        err = weft_waitgroup_wait(&server->live, weft_after(CANCEL_WAIT_NS));
         err = err == -ETIMEDOUT ? -EBUSY : err;
     }
     return err;
 }
 
-bool weft_http_server_stopping(const weft_http_server *server)
+bool weft_http_server_is_stopping(const weft_http_server *server)
 {
-    WEFT__NEED(server);
-    return weft__http_stopping(server);
+    WEFT__NONNULL(server);
+    return weft__http_is_stopping(server);
 }

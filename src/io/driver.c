@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-_Atomic(int64_t) weft__driver_foreign;
+_Atomic(int64_t) weft__driver_threadless_waits;
 
 /* --- choosing a driver ------------------------------------------------------------------ */
 
@@ -68,7 +68,7 @@ int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind 
                         const char **why)
 {
     int set = wanted == WEFT_DRIVER_AUTO ? from_environment() : WEFT_DRIVER_AUTO;
-    const char *by = "as asked for";
+    const char *by = "as requested";
     if (set < 0) {
         *why = "WEFT_DRIVER names no driver";
         return set;
@@ -93,7 +93,7 @@ int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind 
     }
     case WEFT_DRIVER_AUTO:
         if (choose_uring(out, why) == 0) {
-            *why = "io_uring works here";
+            *why = "io_uring is available";
         } else {
             *out = &weft__driver_epoll;
         }
@@ -109,8 +109,8 @@ const char *weft_driver_unavailable(enum weft_driver driver)
     return weft__driver_choose(driver, &kind, &why) == 0 ? NULL : why;
 }
 
-bool weft__driver_choose_again(enum weft_driver wanted, int err,
-                               const struct weft__driver_kind **kind, const char **why)
+bool weft__driver_fall_back(enum weft_driver wanted, int err, const struct weft__driver_kind **kind,
+                            const char **why)
 {
     bool forbidden = err == -EPERM || err == -EACCES || err == -ENOSYS;
     if (!forbidden || !(*kind)->completes || wanted != WEFT_DRIVER_AUTO ||
@@ -118,14 +118,14 @@ bool weft__driver_choose_again(enum weft_driver wanted, int err,
         return false;
     }
     *kind = &weft__driver_epoll;
-    *why = "io_uring has been forbidden meanwhile";
+    *why = "io_uring was forbidden after it was probed";
     return true;
 }
 
 /* --- open and close ------------------------------------------------------------------------ */
 
-int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
-                      int wake_fd, struct weft__io_counters *counters)
+int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind,
+                      bool any_thread, int wake_fd, struct weft__io_counters *counters)
 {
     struct weft__driver *driver = weft__alloc(kind->bytes);
     if (!driver) {
@@ -135,8 +135,8 @@ int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind 
     driver->counters = counters;
     driver->poll_fd = -1;
     driver->wake_fd = wake_fd;
-    atomic_init(&driver->again, INT64_MAX);
-    int err = kind->open(driver, roams);
+    atomic_init(&driver->repoll_at, INT64_MAX);
+    int err = kind->open(driver, any_thread);
     if (err) {
         weft__free(driver);
         return err;
@@ -153,15 +153,15 @@ void weft__driver_close(struct weft__driver *driver)
     }
 }
 
-void weft__driver_failed(const struct weft__driver *driver, const char *call, int fd, int err)
+void weft__driver_panic(const struct weft__driver *driver, const char *call, int fd, int err)
 {
     const char *name = strerrorname_np(err), *why;
     switch (err) {
     case EPERM:
     case EACCES:
     case ENOSYS:
-        why = "a filter of system calls (seccomp) that was installed after the start forbids it; "
-              "choose another driver (WEFT_DRIVER=epoll, say) or allow it";
+        why = "a seccomp filter installed after the start forbids it; "
+              "choose another driver (e.g. WEFT_DRIVER=epoll) or allow the call";
         break;
     case EBADF:
     case EINVAL:
@@ -193,21 +193,22 @@ void weft__driver_wake(struct weft__driver *driver)
     /* EAGAIN: the counter is full, so the driver is awake already. */
     while (write(driver->wake_fd, &one, sizeof one) < 0 && errno != EAGAIN) {
         if (errno != EINTR) {
-            weft__driver_failed(driver, "write", driver->wake_fd, errno);
+            weft__driver_panic(driver, "write", driver->wake_fd, errno);
         }
     }
 }
 
-void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
+void weft__driver_request_cancel(struct weft__driver *driver, struct weft__op *op)
 {
-    uint8_t free = WEFT__OP_FREE;
+    uint8_t free = WEFT__OP_CANCEL_NONE;
     weft__lock(&driver->lock);
-    /* pairs: weft__driver_over, which takes the lock if it reads this value */
-    bool first = atomic_compare_exchange_strong_explicit(
-        &op->fate, &free, WEFT__OP_ASKED, memory_order_relaxed, memory_order_relaxed);
+    /* pairs: weft__driver_op_finished, which takes the lock if it reads this value */
+    bool first =
+        atomic_compare_exchange_strong_explicit(&op->cancel_state, &free, WEFT__OP_CANCEL_REQUESTED,
+                                                memory_order_relaxed, memory_order_relaxed);
     if (first) {
-        op->next_asked = driver->asked;
-        driver->asked = op;
+        op->next_cancel_request = driver->cancel_requests;
+        driver->cancel_requests = op;
     }
     weft__unlock(&driver->lock);
     if (first) {
@@ -215,38 +216,39 @@ void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
     }
 }
 
-struct weft__op *weft__driver_asked(struct weft__driver *driver)
+struct weft__op *weft__driver_next_cancel(struct weft__driver *driver)
 {
     weft__lock(&driver->lock);
-    struct weft__op *op = driver->asked;
+    struct weft__op *op = driver->cancel_requests;
     weft__unlock(&driver->lock);
     return op;
 }
 
-static void take_back_locked(struct weft__driver *driver, const struct weft__op *op)
+static void remove_request_locked(struct weft__driver *driver, const struct weft__op *op)
 {
-    struct weft__op **at = &driver->asked;
+    struct weft__op **at = &driver->cancel_requests;
     while (*at != op) {
-        at = &(*at)->next_asked;
+        at = &(*at)->next_cancel_request;
     }
-    *at = op->next_asked;
+    *at = op->next_cancel_request;
 }
 
-void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
+void weft__driver_drop_cancel(struct weft__driver *driver, struct weft__op *op)
 {
     weft__lock(&driver->lock);
-    take_back_locked(driver, op);
-    atomic_store_explicit(&op->fate, WEFT__OP_FREE, memory_order_relaxed);
+    remove_request_locked(driver, op);
+    atomic_store_explicit(&op->cancel_state, WEFT__OP_CANCEL_NONE, memory_order_relaxed);
     weft__unlock(&driver->lock);
 }
 
 /* Usually no cancellation was requested, and then there is no lock to take. */
-void weft__driver_over(struct weft__driver *driver, struct weft__op *op)
+void weft__driver_op_finished(struct weft__driver *driver, struct weft__op *op)
 {
-    uint8_t fate = atomic_exchange_explicit(&op->fate, WEFT__OP_OVER, memory_order_relaxed);
-    if (__builtin_expect(fate == WEFT__OP_ASKED, 0)) {
+    uint8_t cancel_state =
+        atomic_exchange_explicit(&op->cancel_state, WEFT__OP_FINISHED, memory_order_relaxed);
+    if (__builtin_expect(cancel_state == WEFT__OP_CANCEL_REQUESTED, 0)) {
         weft__lock(&driver->lock);
-        take_back_locked(driver, op);
+        remove_request_locked(driver, op);
         weft__unlock(&driver->lock);
     }
 }

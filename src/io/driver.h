@@ -8,7 +8,7 @@
  * A driver belongs to one thread: only that thread submits, waits and dispatches. With a driver
  * that does not complete operations, other threads may wait and dispatch in its place, one at a
  * time (weft__driver_enter). Any thread may link a readiness wait, request the cancellation of an
- * operation (weft__driver_ask), forget a descriptor, and wake the driver.
+ * operation (weft__driver_request_cancel), forget a descriptor, and wake the driver.
  *
  * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers
  * ready only after it counts as awake again.
@@ -37,9 +37,9 @@ struct weft__driver_kind {
     const char *name;
     size_t bytes;   /* size of the driver's struct, which begins with a struct weft__driver */
     bool completes; /* true: completes operations; false: reports readiness */
-    /* Called on the thread that will use the driver; with `roams` any thread may use it, one at a
+    /* Called on the thread that will use the driver; with `any_thread` any thread may use it, one at a
      * time. Sets poll_fd. */
-    int (*open)(struct weft__driver *driver, bool roams);
+    int (*open)(struct weft__driver *driver, bool any_thread);
     void (*close)(struct weft__driver *driver);
     /* Register interest in both sides of a descriptor, for as long as it is open, and drop it. Any
      * thread; under the record's lock. */
@@ -68,16 +68,17 @@ struct weft__io_counters {
 
 struct weft__driver {
     const struct weft__driver_kind *kind;
-    int wake_fd;    /* an eventfd of the owner: a write to it ends a wait */
-    int poll_fd;    /* readable when there is something to dispatch; -1: the kind has none */
-    int64_t looked; /* time of the last poll */
+    int wake_fd;       /* an eventfd of the owner: a write to it ends a wait */
+    int poll_fd;       /* readable when there is something to dispatch; -1: the kind has none */
+    int64_t last_poll; /* time of the last poll */
     /* For a driver in a host's loop: when it must be polled even without an event, because the
      * kernel did not accept everything that it was given; INT64_MAX: never. */
-    _Atomic(int64_t) again;
+    _Atomic(int64_t) repoll_at;
     struct weft__io_counters *counters;
-    struct weft__latch turn; /* held by the thread that waits and dispatches */
+    struct weft__latch poll_latch; /* held by the thread that waits and dispatches */
     struct weft__lock lock;
-    struct weft__op *asked; /* operations whose cancellation is requested; under the lock */
+    struct weft__op
+        *cancel_requests; /* operations whose cancellation is requested; under the lock */
 };
 
 /* Check a driver option. An explicitly chosen driver must be available: -EOPNOTSUPP. `auto` is
@@ -92,13 +93,13 @@ int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind 
 
 /* The chosen driver failed to open with `err`. Returns true if `auto` falls back to another driver,
  * because io_uring has been forbidden since it was probed. */
-bool weft__driver_choose_again(enum weft_driver wanted, int err,
-                               const struct weft__driver_kind **kind, const char **why);
+bool weft__driver_fall_back(enum weft_driver wanted, int err, const struct weft__driver_kind **kind,
+                            const char **why);
 
 /* The caller keeps ownership of the eventfd: a late waker may still write to it after the driver is
  * closed, and the number must not have been reused. */
-int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
-                      int wake_fd, struct weft__io_counters *counters);
+int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind,
+                      bool any_thread, int wake_fd, struct weft__io_counters *counters);
 void weft__driver_close(struct weft__driver *driver);
 
 /* A system call of the driver on this descriptor has failed with `err` (positive) and will fail
@@ -106,7 +107,7 @@ void weft__driver_close(struct weft__driver *driver);
  * flight in a ring use the memory of the fibers that wait for them, and the number of a closed
  * descriptor may already be reused.
  */
-void weft__driver_failed(const struct weft__driver *driver, const char *call, int fd, int err)
+void weft__driver_panic(const struct weft__driver *driver, const char *call, int fd, int err)
     __attribute__((noreturn, cold));
 
 /* In a forked child: close the child's copies of the parent's descriptors, and do nothing else. */
@@ -117,46 +118,46 @@ void weft__driver_wake(struct weft__driver *driver);
 /* Request the cancellation of a submitted operation. The caller guarantees that the operation's
  * memory is valid. A finished operation is left alone: its owner may find out only after this call,
  * and may be gone before the driver handles the request. */
-void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
-/* Driver's thread: the next operation whose cancellation is requested, until weft__driver_unask;
+void weft__driver_request_cancel(struct weft__driver *driver, struct weft__op *op);
+/* Driver's thread: the next operation whose cancellation is requested, until weft__driver_drop_cancel;
  * NULL: none. */
-struct weft__op *weft__driver_asked(struct weft__driver *driver);
+struct weft__op *weft__driver_next_cancel(struct weft__driver *driver);
 /* Driver's thread: the cancellation was submitted; drop the request. */
-void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
+void weft__driver_drop_cancel(struct weft__driver *driver, struct weft__op *op);
 /* Driver's thread: the operation is finished; drop its request, and refuse any later one. */
-void weft__driver_over(struct weft__driver *driver, struct weft__op *op);
+void weft__driver_op_finished(struct weft__driver *driver, struct weft__op *op);
 
 /* Enclose wait and dispatch together if other threads may do the same: the events that a wait has
  * found are stored in the driver. */
 static inline void weft__driver_enter(struct weft__driver *driver)
 {
     if (!driver->kind->completes) {
-        weft__latch_take(&driver->turn);
+        weft__latch_lock(&driver->poll_latch);
     }
 }
 
 static inline void weft__driver_leave(struct weft__driver *driver)
 {
     if (!driver->kind->completes) {
-        weft__latch_drop(&driver->turn);
+        weft__latch_unlock(&driver->poll_latch);
     }
 }
 
 /* For another thread's driver. False: its thread is inside, or the driver does not allow it. */
 static inline bool weft__driver_try_enter(struct weft__driver *driver)
 {
-    return !driver->kind->completes && weft__latch_try(&driver->turn);
+    return !driver->kind->completes && weft__latch_try(&driver->poll_latch);
 }
 
 /* Waits ended by threads without a driver; part of the same sum. */
-extern _Atomic(int64_t) weft__driver_foreign;
+extern _Atomic(int64_t) weft__driver_threadless_waits;
 
 /* Add n to the count of linked waits. `here`: the calling thread's driver, or NULL. Needs a
  * read-modify-write only for threads without a driver. */
 static inline void weft__driver_count(struct weft__driver *here, int n)
 {
     if (__builtin_expect(!here, 0)) {
-        atomic_fetch_add_explicit(&weft__driver_foreign, n, memory_order_relaxed);
+        atomic_fetch_add_explicit(&weft__driver_threadless_waits, n, memory_order_relaxed);
     } else {
         _Atomic(int64_t) *linked = &here->counters->linked;
         atomic_store_explicit(linked, atomic_load_explicit(linked, memory_order_relaxed) + n,

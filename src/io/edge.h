@@ -6,47 +6,48 @@
 #include "io/driver.h"
 #include "io/fd.h"
 
-int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                             uint32_t edges, struct weft__driver *driver, void *who,
-                             uint64_t ticket);
+int weft__fd_wait_slow_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                              uint32_t edges, struct weft__driver *driver, void *waiter,
+                              uint64_t ticket);
 void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
                                  struct weft__driver *here, void *ready);
-void weft__fd_ended_locked(struct weft__fd *record, void *ready);
+void weft__fd_check_drained_locked(struct weft__fd *record, void *ready);
 void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready);
 
 /* As weft__fd_link, for a fiber without an operation. -EBUSY: another fiber waits in this way
  * already. When the fiber is woken, it compares the generation to see whether the descriptor was
  * closed. */
 static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                                uint32_t edges, struct weft__driver *driver, void *who,
+                                uint32_t edges, struct weft__driver *driver, void *waiter,
                                 uint64_t ticket)
 {
     int err = 0;
-    struct weft__fd_place *at = &record->place[side];
-    weft__latch_take(&record->lock);
+    struct weft__fd_slot *at = &record->slot[side];
+    weft__latch_lock(&record->lock);
     if (__builtin_expect(
             weft__fd_generation(record) == generation &&
                 atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) == edges &&
-                !weft__fd_who(at) && weft__fd_is(record, WEFT__FD_WATCHED),
+                !weft__fd_slot_waiter(at) && weft__fd_is(record, WEFT__FD_WATCHED),
             1)) {
-        weft__fd_set_who(at, who);
+        weft__fd_slot_set_waiter(at, waiter);
         at->ticket = ticket;
         weft__driver_count(driver, 1);
     } else {
-        err = weft__fd_wait_any_locked(record, side, generation, edges, driver, who, ticket);
+        err = weft__fd_wait_slow_locked(record, side, generation, edges, driver, waiter, ticket);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return err;
 }
 
 static inline void weft__fd_fire_locked(struct weft__fd *record, enum weft__side side,
-                                        struct weft__driver *here, const void *near, void *ready)
+                                        struct weft__driver *here, const void *prefetch,
+                                        void *ready)
 {
     if (weft__fd_is_waited_locked(record, side)) {
-        void *who = weft__fd_who(&record->place[side]);
-        weft__fd_set_who(&record->place[side], NULL);
+        void *waiter = weft__fd_slot_waiter(&record->slot[side]);
+        weft__fd_slot_set_waiter(&record->slot[side], NULL);
         weft__driver_count(here, -1);
-        weft__io_fire(who, record->place[side].ticket, near, ready);
+        weft__io_fire(waiter, record->slot[side].ticket, prefetch, ready);
     }
 }
 
@@ -70,7 +71,7 @@ static inline void weft__fd_edge_locked(struct weft__fd *record, enum weft__side
 static inline void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides,
                                    bool hung, struct weft__driver *here, void *ready)
 {
-    weft__latch_take(&record->lock);
+    weft__latch_lock(&record->lock);
     if (__builtin_expect(weft__fd_generation(record) == generation, 1)) {
         if (__builtin_expect(hung, 0)) {
             weft__fd_hang_up_locked(record, here, ready);
@@ -83,16 +84,16 @@ static inline void weft__fd_report(struct weft__fd *record, uint32_t generation,
             }
         }
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
 }
 
 /* For a driver that completes operations: it has taken the operation. Under the lock. */
-static inline void weft__fd_begin_locked(struct weft__fd *record, struct weft__op *op)
+static inline void weft__fd_begin_op_locked(struct weft__fd *record, struct weft__op *op)
 {
-    struct weft__fd_place *at = &record->place[op->side];
-    if (__builtin_expect(!weft__fd_who(at), 1)) {
-        weft__fd_set_who(at, op);
-        at->ticket = WEFT__FD_FLIES;
+    struct weft__fd_slot *at = &record->slot[op->side];
+    if (__builtin_expect(!weft__fd_slot_waiter(at), 1)) {
+        weft__fd_slot_set_waiter(at, op);
+        at->ticket = WEFT__FD_IN_FLIGHT;
         op->linked = true;
     } else {
         weft__fd_push_locked(record, op);
@@ -100,20 +101,20 @@ static inline void weft__fd_begin_locked(struct weft__fd *record, struct weft__o
 }
 
 /* For a driver that completes operations: the operation is finished. */
-static inline void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
+static inline void weft__fd_end_op(struct weft__fd *record, struct weft__op *op, void *ready)
 {
-    struct weft__fd_place *at = &record->place[op->side];
-    weft__latch_take(&record->lock);
-    if (__builtin_expect(weft__fd_who(at) == op, 1)) {
-        weft__fd_set_who(at, NULL);
+    struct weft__fd_slot *at = &record->slot[op->side];
+    weft__latch_lock(&record->lock);
+    if (__builtin_expect(weft__fd_slot_waiter(at) == op, 1)) {
+        weft__fd_slot_set_waiter(at, NULL);
         op->linked = false;
     } else {
         weft__fd_remove_locked(record, op);
     }
-    if (__builtin_expect(weft__fd_is(record, WEFT__FD_CLOSING), 0)) {
-        weft__fd_ended_locked(record, ready);
+    if (__builtin_expect(weft__fd_is(record, WEFT__FD_CLOSE_PENDING), 0)) {
+        weft__fd_check_drained_locked(record, ready);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
 }
 
 #endif

@@ -13,14 +13,14 @@
 #include "io/edge.h"
 
 #define EVENTS 256
-#define AHEAD 8 /* distance, in events, at which records are prefetched */
-#define NEAR 4  /* and, once the records have arrived, the waiters */
+#define PREFETCH_RECORD 8 /* distance, in events, at which records are prefetched */
+#define PREFETCH_WAITER 4 /* and, once the records have arrived, the waiters */
 
 struct epoll_driver {
     struct weft__driver base;
     int epoll;
-    int count;   /* events not yet dispatched */
-    bool coarse; /* epoll_pwait2 is missing or denied by a seccomp filter: timeouts are in ms */
+    int count;    /* events not yet dispatched */
+    bool only_ms; /* epoll_pwait2 is missing or denied by a seccomp filter: timeouts are in ms */
     struct epoll_event events[EVENTS];
 };
 
@@ -34,7 +34,8 @@ struct epoll_driver {
 static uint64_t id_of(const struct weft__fd *record)
 {
     uint64_t address = (uintptr_t)record;
-    WEFT__REQUIRE(address >> ADDRESS_BITS == 0, "memory above %d bits", ADDRESS_BITS);
+    WEFT__REQUIRE(address >> ADDRESS_BITS == 0, "the address of a record needs more than %d bits",
+                  ADDRESS_BITS);
     return (uint64_t)weft__fd_generation(record) << ADDRESS_BITS | address;
 }
 
@@ -48,9 +49,9 @@ static struct epoll_driver *of(struct weft__driver *driver)
     return (struct epoll_driver *)(void *)driver;
 }
 
-static int epoll_open(struct weft__driver *driver, bool roams)
+static int epoll_open(struct weft__driver *driver, bool any_thread)
 {
-    (void)roams;
+    (void)any_thread;
     struct epoll_driver *d = of(driver);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = WAKE_ID};
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -103,13 +104,13 @@ static int wait_until(struct epoll_driver *d, int64_t deadline)
     if (deadline == INT64_MAX) {
         return epoll_wait(d->epoll, d->events, EVENTS, -1);
     }
-    struct timespec left = weft__clock_left(deadline);
-    if (!d->coarse) {
+    struct timespec left = weft__clock_remaining(deadline);
+    if (!d->only_ms) {
         int n = epoll_pwait2(d->epoll, d->events, EVENTS, &left, NULL);
         if (n >= 0 || (errno != ENOSYS && errno != EPERM)) {
             return n;
         }
-        d->coarse = true;
+        d->only_ms = true;
     }
     int64_t ms = (int64_t)left.tv_sec * 1000 + left.tv_nsec / 1000000 + 1;
     return epoll_wait(d->epoll, d->events, EVENTS, ms < INT32_MAX ? (int)ms : INT32_MAX);
@@ -122,7 +123,7 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
         int n =
             deadline == 0 ? epoll_wait(d->epoll, d->events, EVENTS, 0) : wait_until(d, deadline);
         if (__builtin_expect(n < 0 && errno != EINTR, 0)) {
-            weft__driver_failed(driver, "epoll_wait", d->epoll, errno);
+            weft__driver_panic(driver, "epoll_wait", d->epoll, errno);
         }
         d->count = n > 0 ? n : 0; /* EINTR: the caller checks the time and calls again */
     }
@@ -138,9 +139,9 @@ static inline void prefetch_record(const struct epoll_event *event)
 static inline void prefetch_waiter(const struct epoll_event *event)
 {
     const struct weft__fd *record = record_of(event->data.u64);
-    const void *who = record ? weft__fd_who(&record->place[WEFT__SIDE_IN]) : NULL;
-    if (who) { /* prefetching a NULL pointer is slow */
-        __builtin_prefetch(who, 1);
+    const void *waiter = record ? weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) : NULL;
+    if (waiter) { /* prefetching a NULL pointer is slow */
+        __builtin_prefetch(waiter, 1);
     }
 }
 
@@ -151,11 +152,11 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
     for (int i = 0; i < d->count; i++) {
         uint64_t id = d->events[i].data.u64;
         uint32_t events = d->events[i].events;
-        if (i + AHEAD < d->count) {
-            prefetch_record(&d->events[i + AHEAD]);
+        if (i + PREFETCH_RECORD < d->count) {
+            prefetch_record(&d->events[i + PREFETCH_RECORD]);
         }
-        if (i + NEAR < d->count) {
-            prefetch_waiter(&d->events[i + NEAR]);
+        if (i + PREFETCH_WAITER < d->count) {
+            prefetch_waiter(&d->events[i + PREFETCH_WAITER]);
         }
         if (id == WAKE_ID) {
             continue; /* its edge is consumed; the eventfd's counter need not be read */

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "io/driver.h"
 #include "io/edge.h"
-#include "io/stat.h"
+#include "io/statx.h"
 
 _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
 
@@ -51,10 +51,10 @@ static void next_generation_locked(struct weft__fd *record)
                           memory_order_relaxed);
 }
 
-static void set_home_locked(struct weft__fd *record, struct weft__driver *home)
+static void set_driver_locked(struct weft__fd *record, struct weft__driver *driver)
 {
-    record->home = home;
-    if (home && !home->kind->armed) {
+    record->driver = driver;
+    if (driver && !driver->kind->armed) {
         atomic_fetch_or_explicit(&record->flags, WEFT__FD_WATCHED, memory_order_relaxed);
     } else {
         atomic_fetch_and_explicit(&record->flags, (uint16_t)~WEFT__FD_WATCHED,
@@ -64,20 +64,20 @@ static void set_home_locked(struct weft__fd *record, struct weft__driver *home)
 
 /* Unregister the descriptor: end its driver's interest. Returns the descriptor that was reopened
  * for our use, which the caller closes; -1: none. */
-static int leave_locked(struct weft__fd *record)
+static int unregister_locked(struct weft__fd *record)
 {
-    if (record->home) {
-        record->home->kind->forget(record->home, record);
-        set_home_locked(record, NULL);
+    if (record->driver) {
+        record->driver->kind->forget(record->driver, record);
+        set_driver_locked(record, NULL);
     }
     next_generation_locked(record);
-    return weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
+    return weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_take_reopened(record) : -1;
 }
 
-static void close_own(int own)
+static void close_reopened(int reopened)
 {
-    if (own >= 0) {
-        close(own);
+    if (reopened >= 0) {
+        close(reopened);
     }
 }
 
@@ -90,7 +90,8 @@ static void open_locked(struct weft__fd *record, unsigned flags)
         atomic_store_explicit(&side->empty_at, edges - 1, memory_order_relaxed);
     }
     /* pairs: weft__fd_is */
-    atomic_store_explicit(&record->flags, (uint16_t)(flags | WEFT__FD_KNOWN), memory_order_release);
+    atomic_store_explicit(&record->flags, (uint16_t)(flags | WEFT__FD_REGISTERED),
+                          memory_order_release);
 }
 
 int weft__fd_open(int fd, unsigned flags)
@@ -99,25 +100,25 @@ int weft__fd_open(int fd, unsigned flags)
     if (!record) {
         return -ENOMEM;
     }
-    weft__latch_take(&record->lock);
-    int own = leave_locked(record); /* if it was closed without our knowledge */
+    weft__latch_lock(&record->lock);
+    int reopened = unregister_locked(record); /* if it was closed without our knowledge */
     open_locked(record, flags);
-    weft__latch_drop(&record->lock);
-    close_own(own);
+    weft__latch_unlock(&record->lock);
+    close_reopened(reopened);
     return 0;
 }
 
-void weft__fd_arrived(int fd)
+void weft__fd_reset_unknown(int fd)
 {
     struct weft__fd *record = weft__fd_record(fd);
     if (!record) {
         return; /* no memory: the next use of the descriptor reports it */
     }
-    weft__latch_take(&record->lock);
-    int own = leave_locked(record);
+    weft__latch_lock(&record->lock);
+    int reopened = unregister_locked(record);
     atomic_store_explicit(&record->flags, 0, memory_order_release);
-    weft__latch_drop(&record->lock);
-    close_own(own);
+    weft__latch_unlock(&record->lock);
+    close_reopened(reopened);
 }
 
 static int unblock(int fd)
@@ -132,16 +133,16 @@ int weft__fd_unblock(struct weft__fd *record)
     if (weft__fd_is(record, WEFT__FD_NONBLOCK)) {
         return 0;
     }
-    weft__latch_take(&record->lock);
-    int err = weft__fd_is(record, WEFT__FD_KNOWN) ? unblock(record->number) : -EBADF;
+    weft__latch_lock(&record->lock);
+    int err = weft__fd_is(record, WEFT__FD_REGISTERED) ? unblock(record->number) : -EBADF;
     if (!err) {
         atomic_fetch_or_explicit(&record->flags, WEFT__FD_NONBLOCK, memory_order_relaxed);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return err;
 }
 
-int weft__fd_look(int fd, unsigned *flags)
+int weft__fd_inspect(int fd, unsigned *flags)
 {
     struct statx st;
     int protocol, mode;
@@ -153,7 +154,7 @@ int weft__fd_look(int fd, unsigned *flags)
     if (S_ISSOCK(st.stx_mode)) {
         *flags = WEFT__FD_SOCKET;
         if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
-            protocol == IPPROTO_TCP) { /* as weft__fd_of_socket */
+            protocol == IPPROTO_TCP) { /* as weft__fd_socket_flags */
             *flags |= WEFT__FD_STREAM;
         }
         return 0;
@@ -172,7 +173,7 @@ int weft__fd_look(int fd, unsigned *flags)
 }
 
 /* -EAGAIN: the descriptor that was inspected has been closed; its number may be reused. */
-static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t generation)
+static int register_locked(struct weft__fd *record, unsigned flags, uint32_t generation)
 {
     if (generation != weft__fd_generation(record)) {
         return -EAGAIN;
@@ -184,15 +185,15 @@ static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t genera
 
 /* Take the lock while no close(2) is in progress. A caller that has just got the number from the
  * kernel need not wait for that. */
-static void take_settled(struct weft__fd *record)
+static void lock_after_close(struct weft__fd *record)
 {
-    weft__latch_take(&record->lock);
-    while (__builtin_expect(weft__fd_is(record, WEFT__FD_SHUTTING), 0)) {
-        weft__latch_drop(&record->lock);
-        for (unsigned times = 0; weft__fd_is(record, WEFT__FD_SHUTTING); times++) {
-            weft__latch_stay_away(times);
+    weft__latch_lock(&record->lock);
+    while (__builtin_expect(weft__fd_is(record, WEFT__FD_IN_CLOSE), 0)) {
+        weft__latch_unlock(&record->lock);
+        for (unsigned times = 0; weft__fd_is(record, WEFT__FD_IN_CLOSE); times++) {
+            weft__latch_backoff(times);
         }
-        weft__latch_take(&record->lock);
+        weft__latch_lock(&record->lock);
     }
 }
 
@@ -202,24 +203,24 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
     unsigned flags = 0;
     if (!record) { /* no memory, or a number beyond the table, which is usually no valid
                       descriptor at all */
-        *err = fd < 0 ? -EBADF : weft__fd_look(fd, &flags);
+        *err = fd < 0 ? -EBADF : weft__fd_inspect(fd, &flags);
         *err = *err ? *err : -ENOMEM;
         return NULL;
     }
     do {
-        /* pairs: weft__fd_shut_locked */
+        /* pairs: weft__fd_finish_close_locked */
         uint32_t generation = atomic_load_explicit(&record->generation, memory_order_acquire);
-        *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_look(fd, &flags);
+        *err = weft__fd_is(record, WEFT__FD_CLOSE_PENDING) ? -EBADF : weft__fd_inspect(fd, &flags);
         if (*err) {
             return NULL;
         }
-        take_settled(record);
-        if (weft__fd_is(record, WEFT__FD_CLOSING)) {
+        lock_after_close(record);
+        if (weft__fd_is(record, WEFT__FD_CLOSE_PENDING)) {
             *err = -EBADF;
-        } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
-            *err = learn_locked(record, flags, generation);
+        } else if (!weft__fd_is(record, WEFT__FD_REGISTERED)) {
+            *err = register_locked(record, flags, generation);
         }
-        weft__latch_drop(&record->lock);
+        weft__latch_unlock(&record->lock);
     } while (*err == -EAGAIN);
     return *err ? NULL : record;
 }
@@ -245,49 +246,49 @@ void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
     record->listed = list->first || record->list[1 - op->side].first;
 }
 
-static struct weft__op *in_place_locked(const struct weft__fd *record, enum weft__side side)
+static struct weft__op *op_in_slot_locked(const struct weft__fd *record, enum weft__side side)
 {
-    const struct weft__fd_place *at = &record->place[side];
-    return at->ticket == WEFT__FD_FLIES ? weft__fd_who(at) : NULL;
+    const struct weft__fd_slot *at = &record->slot[side];
+    return at->ticket == WEFT__FD_IN_FLIGHT ? weft__fd_slot_waiter(at) : NULL;
 }
 
 struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__side side,
                                       const struct weft__op *op)
 {
-    struct weft__op *first = in_place_locked(record, side);
+    struct weft__op *first = op_in_slot_locked(record, side);
     return !op && first ? first : !op || op == first ? record->list[side].first : op->next;
 }
 
 /* Whether a driver or a thread still has an operation on this number. */
-static bool is_named_locked(const struct weft__fd *record)
+static bool has_ops_locked(const struct weft__fd *record)
 {
-    return record->listed || in_place_locked(record, WEFT__SIDE_IN) ||
-           in_place_locked(record, WEFT__SIDE_OUT);
+    return record->listed || op_in_slot_locked(record, WEFT__SIDE_IN) ||
+           op_in_slot_locked(record, WEFT__SIDE_OUT);
 }
 
 /* The descriptor is being closed, and one operation on it has ended. */
-void weft__fd_ended_locked(struct weft__fd *record, void *ready)
+void weft__fd_check_drained_locked(struct weft__fd *record, void *ready)
 {
     struct weft__fd_closer *closer = record->closer;
-    if (closer && !is_named_locked(record)) {
+    if (closer && !has_ops_locked(record)) {
         record->closer = NULL;
         atomic_store_explicit(&record->flags, 0, memory_order_release);
         closer->empty(closer, ready);
     }
 }
 
-bool weft__fd_unlearn(struct weft__fd *record)
+bool weft__fd_invalidate(struct weft__fd *record)
 {
-    int own = -1;
-    weft__latch_take(&record->lock);
+    int reopened = -1;
+    weft__latch_lock(&record->lock);
     bool file = weft__fd_is(record, WEFT__FD_FILE); /* else another caller did it first */
-    bool named = file && is_named_locked(record);
+    bool named = file && has_ops_locked(record);
     if (file && !named) {
-        own = leave_locked(record);
+        reopened = unregister_locked(record);
         atomic_store_explicit(&record->flags, 0, memory_order_release);
     }
-    weft__latch_drop(&record->lock);
-    close_own(own);
+    weft__latch_unlock(&record->lock);
+    close_reopened(reopened);
     return !named;
 }
 
@@ -295,18 +296,18 @@ static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
 {
     /* A forgotten descriptor is about to be closed: no further event would be reported for it. The
      * waiter may have begun after that, and would not see the generation change. */
-    int err =
-        weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record) : WEFT__CLOSED;
-    set_home_locked(record, err ? NULL : driver);
+    int err = weft__fd_is(record, WEFT__FD_REGISTERED) ? driver->kind->watch(driver, record)
+                                                       : WEFT__CLOSED;
+    set_driver_locked(record, err ? NULL : driver);
     return err;
 }
 
 int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver)
 {
-    weft__latch_take(&record->lock);
-    int err = record->home ? 0 : watch_locked(record, driver);
-    err = !err && record->home != driver ? -EBUSY : err;
-    weft__latch_drop(&record->lock);
+    weft__latch_lock(&record->lock);
+    int err = record->driver ? 0 : watch_locked(record, driver);
+    err = !err && record->driver != driver ? -EBUSY : err;
+    weft__latch_unlock(&record->lock);
     return err;
 }
 
@@ -318,7 +319,7 @@ static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint
     if (weft__fd_generation(record) != generation) {
         return -EAGAIN;
     }
-    if (!record->home) {
+    if (!record->driver) {
         err = watch_locked(record, driver);
     }
     return !err && atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges
@@ -326,66 +327,66 @@ static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint
                : err;
 }
 
-static void waits_locked(struct weft__fd *record, struct weft__driver *driver)
+static void count_wait_locked(struct weft__fd *record, struct weft__driver *driver)
 {
     weft__driver_count(driver, 1);
-    if (record->home->kind->armed) {
-        record->home->kind->armed(record->home);
+    if (record->driver->kind->armed) {
+        record->driver->kind->armed(record->driver);
     }
 }
 
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver)
 {
-    weft__latch_take(&record->lock);
+    weft__latch_lock(&record->lock);
     int err = begin_wait_locked(record, (enum weft__side)op->side, generation, edges, driver);
     if (!err) {
-        op->driver = record->home;
+        op->driver = record->driver;
         weft__fd_push_locked(record, op);
-        waits_locked(record, driver);
+        count_wait_locked(record, driver);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return err;
 }
 
-int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                             uint32_t edges, struct weft__driver *driver, void *who,
-                             uint64_t ticket)
+int weft__fd_wait_slow_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                              uint32_t edges, struct weft__driver *driver, void *waiter,
+                              uint64_t ticket)
 {
-    struct weft__fd_place *at = &record->place[side];
+    struct weft__fd_slot *at = &record->slot[side];
     int err = begin_wait_locked(record, side, generation, edges, driver);
-    if (!err && weft__fd_who(at)) {
+    if (!err && weft__fd_slot_waiter(at)) {
         err = -EBUSY;
     }
     if (!err) {
-        weft__fd_set_who(at, who);
+        weft__fd_slot_set_waiter(at, waiter);
         at->ticket = ticket;
-        waits_locked(record, driver);
+        count_wait_locked(record, driver);
     }
     return err;
 }
 
-void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
-                     struct weft__driver *here)
+void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side, void *waiter,
+                          uint64_t ticket, struct weft__driver *here)
 {
-    struct weft__fd_place *at = &record->place[side];
-    weft__latch_take(&record->lock);
-    if (weft__fd_who(at) == who && at->ticket == ticket) {
-        weft__fd_set_who(at, NULL);
+    struct weft__fd_slot *at = &record->slot[side];
+    weft__latch_lock(&record->lock);
+    if (weft__fd_slot_waiter(at) == waiter && at->ticket == ticket) {
+        weft__fd_slot_set_waiter(at, NULL);
         weft__driver_count(here, -1);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
 }
 
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here)
 {
-    weft__latch_take(&record->lock);
+    weft__latch_lock(&record->lock);
     bool linked = op->linked;
     if (linked) {
         weft__fd_remove_locked(record, op);
         weft__driver_count(here, -1);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return linked;
 }
 
@@ -398,7 +399,7 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
     weft__fd_fire_locked(record, side, here, NULL, ready);
     for (op = weft__fd_next_locked(record, side, NULL); op; op = next) {
         next = weft__fd_next_locked(record, side, op);
-        if (op->late) {
+        if (op->on_thread) {
             if (result != 0) {
                 op->closed = true; /* the operation ends when its thread has performed it */
             }
@@ -407,7 +408,7 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
         if (op->driver->kind->completes) {
             if (result != 0) {
                 op->closed = true;
-                weft__driver_ask(op->driver, op);
+                weft__driver_request_cancel(op->driver, op);
             }
             continue;
         }
@@ -421,41 +422,42 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
 /* Returns true if operations are still in flight: the last one to end calls the closer. *own is for
  * the caller to close. */
 static bool forget_locked(struct weft__fd *record, struct weft__fd_closer *closer,
-                          struct weft__driver *here, void *ready, int *own)
+                          struct weft__driver *here, void *ready, int *reopened)
 {
-    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* another caller did it first */
+    if (!weft__fd_is(record, WEFT__FD_REGISTERED)) { /* another caller did it first */
         return false;
     }
-    *own = leave_locked(record);
+    *reopened = unregister_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
-    bool later = is_named_locked(record);
-    record->closer = later ? closer : NULL;
-    atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
-    return later;
+    bool pending = has_ops_locked(record);
+    record->closer = pending ? closer : NULL;
+    atomic_store_explicit(&record->flags, pending ? WEFT__FD_CLOSE_PENDING : 0,
+                          memory_order_release);
+    return pending;
 }
 
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready)
 {
-    int own = -1;
-    weft__latch_take(&record->lock);
-    bool later = forget_locked(record, closer, here, ready, &own);
-    weft__latch_drop(&record->lock);
-    close_own(own);
-    return later;
+    int reopened = -1;
+    weft__latch_lock(&record->lock);
+    bool pending = forget_locked(record, closer, here, ready, &reopened);
+    weft__latch_unlock(&record->lock);
+    close_reopened(reopened);
+    return pending;
 }
 
 /* The generation changes after the close, because a reader of the old generation may have inspected
- * the old descriptor (learn_locked). If the generation has changed already, the kernel has given
+ * the old descriptor (register_locked). If the generation has changed already, the kernel has given
  * the number to another caller of ours. */
-int weft__fd_shut_locked(struct weft__fd *record)
+int weft__fd_finish_close_locked(struct weft__fd *record)
 {
     uint32_t generation = weft__fd_generation(record);
-    atomic_store_explicit(&record->flags, WEFT__FD_SHUTTING, memory_order_relaxed);
-    weft__latch_drop(&record->lock);
+    atomic_store_explicit(&record->flags, WEFT__FD_IN_CLOSE, memory_order_relaxed);
+    weft__latch_unlock(&record->lock);
     int err = weft__fd_close_number(record->number);
-    weft__latch_take(&record->lock);
+    weft__latch_lock(&record->lock);
     if (weft__fd_generation(record) == generation) {
         atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
         atomic_store_explicit(&record->generation, generation + 1,
@@ -464,17 +466,17 @@ int weft__fd_shut_locked(struct weft__fd *record)
     return err;
 }
 
-bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
-                      struct weft__driver *here, void *ready, int *err)
+bool weft__fd_forget_and_close(struct weft__fd *record, struct weft__fd_closer *closer,
+                               struct weft__driver *here, void *ready, int *err)
 {
-    int own = -1;
-    take_settled(record);
-    bool closing = weft__fd_is(record, WEFT__FD_CLOSING);
-    bool later = forget_locked(record, closer, here, ready, &own);
-    *err = closing ? -EBADF : later ? 0 : weft__fd_shut_locked(record);
-    weft__latch_drop(&record->lock);
-    close_own(own);
-    return later;
+    int reopened = -1;
+    lock_after_close(record);
+    bool closing = weft__fd_is(record, WEFT__FD_CLOSE_PENDING);
+    bool pending = forget_locked(record, closer, here, ready, &reopened);
+    *err = closing ? -EBADF : pending ? 0 : weft__fd_finish_close_locked(record);
+    weft__latch_unlock(&record->lock);
+    close_reopened(reopened);
+    return pending;
 }
 
 void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
@@ -485,20 +487,21 @@ void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
 
 void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready)
 {
-    atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
+    atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG_UP, memory_order_relaxed);
     weft__fd_edge_locked(record, WEFT__SIDE_IN, here, ready);
     weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, ready);
 }
 
 /* --- drivers and processes that end ------------------------------------------------------ */
 
-static void move_locked(struct weft__driver *driver, struct weft__fd *record, enum weft__side side)
+static void resubmit_side_locked(struct weft__driver *driver, struct weft__fd *record,
+                                 enum weft__side side)
 {
     struct weft__op *op = NULL;
     while ((op = weft__fd_next_locked(record, side, op))) {
         if (op->driver == driver) {
-            op->moved = true;
-            weft__driver_ask(driver, op);
+            op->resubmit = true;
+            weft__driver_request_cancel(driver, op);
         }
     }
 }
@@ -506,11 +509,11 @@ static void move_locked(struct weft__driver *driver, struct weft__fd *record, en
 static void evict_locked(struct weft__driver *driver, struct weft__fd *record, void *ready)
 {
     if (driver->kind->completes) {
-        move_locked(driver, record, WEFT__SIDE_IN);
-        move_locked(driver, record, WEFT__SIDE_OUT);
-    } else if (record->home == driver) {
+        resubmit_side_locked(driver, record, WEFT__SIDE_IN);
+        resubmit_side_locked(driver, record, WEFT__SIDE_OUT);
+    } else if (record->driver == driver) {
         driver->kind->forget(driver, record);
-        set_home_locked(record, NULL);
+        set_driver_locked(record, NULL);
         weft__fd_edge_locked(record, WEFT__SIDE_IN, driver, ready);
         weft__fd_edge_locked(record, WEFT__SIDE_OUT, driver, ready);
     }
@@ -521,24 +524,24 @@ void weft__fd_evict(struct weft__driver *driver, void *ready)
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
-            weft__latch_take(&page[j].lock);
+            weft__latch_lock(&page[j].lock);
             evict_locked(driver, &page[j], ready);
-            weft__latch_drop(&page[j].lock);
+            weft__latch_unlock(&page[j].lock);
         }
     }
 }
 
-void weft__fd_leave(struct weft__driver *driver)
+void weft__fd_detach_driver(struct weft__driver *driver)
 {
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
-            weft__latch_take(&page[j].lock);
-            if (page[j].home == driver) {
+            weft__latch_lock(&page[j].lock);
+            if (page[j].driver == driver) {
                 driver->kind->forget(driver, &page[j]);
-                set_home_locked(&page[j], NULL);
+                set_driver_locked(&page[j], NULL);
             }
-            weft__latch_drop(&page[j].lock);
+            weft__latch_unlock(&page[j].lock);
         }
     }
 }
@@ -550,14 +553,14 @@ void weft__fd_fork_child(void)
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_relaxed);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             atomic_store_explicit(&page[j].lock.taken, 0, memory_order_relaxed);
-            if (weft__fd_is(&page[j], WEFT__FD_SHUTTING)) {
+            if (weft__fd_is(&page[j], WEFT__FD_IN_CLOSE)) {
                 atomic_store_explicit(&page[j].flags, 0, memory_order_relaxed);
             }
-            set_home_locked(&page[j], NULL);
+            set_driver_locked(&page[j], NULL);
             page[j].listed = false;
             for (int side = 0; side < 2; side++) {
                 page[j].list[side] = (struct weft__fd_list){NULL, NULL};
-                weft__fd_set_who(&page[j].place[side], NULL);
+                weft__fd_slot_set_waiter(&page[j].slot[side], NULL);
             }
         }
     }

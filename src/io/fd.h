@@ -52,18 +52,18 @@
 #include "base/latch.h"
 #include "io/op.h"
 
-#define WEFT__CLOSED (-EBADFD)  /* result of a wait when the descriptor is closed */
-#define WEFT__MOVED (-ERESTART) /* nothing was done: submit it again, to another driver */
+#define WEFT__CLOSED (-EBADFD)     /* result of a wait when the descriptor is closed */
+#define WEFT__RESUBMIT (-ERESTART) /* nothing was done: submit it again, to another driver */
 
 enum {
-    WEFT__FD_KNOWN = 1,      /* registered: the other flags are valid */
-    WEFT__FD_SOCKET = 2,     /* calls use MSG_DONTWAIT: O_NONBLOCK does not matter */
-    WEFT__FD_STREAM = 4,     /* a short transfer means that nothing more is available for now */
-    WEFT__FD_FILE = 8,       /* always ready, and slow: a file, block device or directory */
-    WEFT__FD_HUNG = 16,      /* the peer has hung up: no further edge may come */
-    WEFT__FD_CLOSING = 32,   /* set alone: operations in flight still use the number */
+    WEFT__FD_REGISTERED = 1,     /* registered: the other flags are valid */
+    WEFT__FD_SOCKET = 2,         /* calls use MSG_DONTWAIT: O_NONBLOCK does not matter */
+    WEFT__FD_STREAM = 4,         /* a short transfer means that nothing more is available for now */
+    WEFT__FD_FILE = 8,           /* always ready, and slow: a file, block device or directory */
+    WEFT__FD_HUNG_UP = 16,       /* the peer has hung up: no further edge may come */
+    WEFT__FD_CLOSE_PENDING = 32, /* set alone: operations in flight still use the number */
     WEFT__FD_NONBLOCK = 64,  /* O_NONBLOCK is set; for a socket it may be set without this flag */
-    WEFT__FD_SHUTTING = 128, /* set alone: close(2) is being called */
+    WEFT__FD_IN_CLOSE = 128, /* set alone: close(2) is being called */
     WEFT__FD_SHARED = 256,   /* a blocking descriptor shared with other processes, which stays
                                 blocking: io/shared_fd.c */
     WEFT__FD_WATCHED = 512,  /* it has a driver that need not be notified of each wait */
@@ -77,22 +77,22 @@ struct weft__fd_side {
 /* The first fiber that waits for readiness, or the first operation that a driver has in flight. It
  * is stored in the record because usually there is no other; so the waker need not load the
  * waiter's stack into its cache. Under the lock. */
-struct weft__fd_place {
-    _Atomic(void *) who; /* NULL: none. Atomic because drivers prefetch it without the lock */
-    uint64_t ticket;     /* the fiber's ticket; WEFT__FD_FLIES: the pointer is a struct weft__op */
+struct weft__fd_slot {
+    _Atomic(void *) waiter; /* NULL: none. Atomic because drivers prefetch it without the lock */
+    uint64_t ticket; /* the fiber's ticket; WEFT__FD_IN_FLIGHT: the pointer is a struct weft__op */
 };
 
-static inline void *weft__fd_who(const struct weft__fd_place *place)
+static inline void *weft__fd_slot_waiter(const struct weft__fd_slot *slot)
 {
-    return atomic_load_explicit(&place->who, memory_order_relaxed);
+    return atomic_load_explicit(&slot->waiter, memory_order_relaxed);
 }
 
-static inline void weft__fd_set_who(struct weft__fd_place *place, void *who)
+static inline void weft__fd_slot_set_waiter(struct weft__fd_slot *slot, void *waiter)
 {
-    atomic_store_explicit(&place->who, who, memory_order_relaxed);
+    atomic_store_explicit(&slot->waiter, waiter, memory_order_relaxed);
 }
 
-#define WEFT__FD_FLIES UINT64_MAX /* not a ticket: those have 48 bits */
+#define WEFT__FD_IN_FLIGHT UINT64_MAX /* not a ticket: those have 48 bits */
 
 /* The further operations of a side. Under the lock. */
 struct weft__fd_list {
@@ -112,24 +112,24 @@ struct weft__fd {
     bool listed;                  /* at least one of the lists is not empty; under the lock */
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
-    struct weft__fd_side side[2];   /* indexed by enum weft__side, as are the next two */
-    struct weft__fd_place place[2]; /* under the lock */
+    struct weft__fd_side side[2]; /* indexed by enum weft__side, as are the next two */
+    struct weft__fd_slot slot[2]; /* under the lock */
     /* Less frequently used fields. */
-    struct weft__driver *home; /* reports its readiness; NULL: none yet; under the lock */
+    struct weft__driver *driver; /* reports its readiness; NULL: none yet; under the lock */
     struct weft__fd_list list[2];
-    struct weft__fd_closer *closer;            /* under the lock */
-    struct weft__fd *next_polled, **at_polled; /* used by the poll driver, under its lock */
+    struct weft__fd_closer *closer;              /* under the lock */
+    struct weft__fd *next_watched, **at_watched; /* used by the poll driver, under its lock */
 };
 
 #ifndef WEFT_EXPLORE
 _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
-_Static_assert(offsetof(struct weft__fd, home) == 64, "the first one");
+_Static_assert(offsetof(struct weft__fd, driver) == 64, "the first one");
 #endif
 
-/* Wake the fiber that waits with this ticket; usually under the record's lock. `near`: the memory
+/* Wake the fiber that waits with this ticket; usually under the record's lock. `prefetch`: the memory
  * that the fiber reads first, as a prefetch hint, if a driver delivers an edge; else NULL. False:
  * the wait has ended already. Implemented by the scheduler. */
-bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready);
+bool weft__io_fire(void *waiter, uint64_t ticket, const void *prefetch, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are allocated together */
 #define WEFT__FD_PAGES 8192u
@@ -159,21 +159,21 @@ int weft__fd_open(int fd, unsigned flags);
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
 /* A call of ours has got this number from the kernel without knowing its kind: reset the record, so
  * that the descriptor is inspected at its first use. */
-void weft__fd_arrived(int fd);
+void weft__fd_reset_unknown(int fd);
 /* A file was closed without our knowledge and its number is reused: reset the record, so that the
  * descriptor is inspected again at its next use. False: an operation on the file still uses the
  * number. */
-bool weft__fd_unlearn(struct weft__fd *record);
+bool weft__fd_invalidate(struct weft__fd *record);
 /* Set O_NONBLOCK on a registered descriptor, for system calls that have no flag for it. 0 or an
  * errno. */
 int weft__fd_unblock(struct weft__fd *record);
 /* Inspect a descriptor and get its flags. -EBADF. Does not wait. */
-int weft__fd_look(int fd, unsigned *flags);
+int weft__fd_inspect(int fd, unsigned *flags);
 /* As weft__op_perform, for a SHARED descriptor: does not block on it either. */
 int64_t weft__fd_perform_shared(struct weft__fd *record, struct weft__op *op);
 /* Give up a SHARED descriptor. Returns the descriptor that was reopened for our own use, for the
  * caller to close; -1: none. */
-int weft__fd_leave_shared(const struct weft__fd *record);
+int weft__fd_take_reopened(const struct weft__fd *record);
 /* End every wait with WEFT__CLOSED and unregister the descriptor, which the caller then closes or
  * hands to other code. True: only after the closer was called, because drivers still have
  * operations that use the number; these are being cancelled. */
@@ -181,12 +181,12 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready);
 /* As weft__fd_forget, and close the descriptor; no other caller can register the number in between
  * and then wait for events that never come. *err: of close(2). True: the closer must close it with
- * weft__fd_shut_locked. */
-bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
-                      struct weft__driver *here, void *ready, int *err);
+ * weft__fd_finish_close_locked. */
+bool weft__fd_forget_and_close(struct weft__fd *record, struct weft__fd_closer *closer,
+                               struct weft__driver *here, void *ready, int *err);
 /* Close the number of an unregistered record; releases the lock during close(2). */
-int weft__fd_shut_locked(struct weft__fd *record);
-/* As weft__fd_dispose, without waiting: closes now, or when the last operation in flight ends.
+int weft__fd_finish_close_locked(struct weft__fd *record);
+/* As weft__fd_forget_and_close, without waiting: closes now, or when the last operation in flight ends.
  * -EBADF, -ENOMEM. */
 int weft__fd_close(int fd, struct weft__driver *here, void *ready);
 /* close(2), and nothing else. */
@@ -202,15 +202,15 @@ static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
 
 /* Whether a short transfer means that nothing more is available for now: on a stream whose peer has
  * not hung up. */
-static inline bool weft__fd_runs_dry(const struct weft__fd *record)
+static inline bool weft__fd_short_means_empty(const struct weft__fd *record)
 {
     return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
-            (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
+            (WEFT__FD_STREAM | WEFT__FD_HUNG_UP)) == WEFT__FD_STREAM;
 }
 
 /* The flags of a new socket. Only on TCP does a short read mean that the socket is empty: a read
  * from a Unix socket also stops after bytes that carry a descriptor. */
-static inline unsigned weft__fd_of_socket(int family, int type)
+static inline unsigned weft__fd_socket_flags(int family, int type)
 {
     bool tcp = type == SOCK_STREAM && (family == AF_INET || family == AF_INET6);
     return WEFT__FD_SOCKET | (tcp ? WEFT__FD_STREAM : 0);
@@ -225,7 +225,7 @@ static inline bool weft__fd_is_pipe(const struct weft__fd *record)
 
 /* Whether no driver completes the operation, because the kernel has none or only one that raises a
  * signal. The operation is then performed by a system call once the descriptor is ready. */
-static inline bool weft__fd_performs(const struct weft__fd *record, const struct weft__op *op)
+static inline bool weft__fd_must_perform(const struct weft__fd *record, const struct weft__op *op)
 {
     return op->code == WEFT__OP_SENDFILE ||
            (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
@@ -238,7 +238,7 @@ static inline uint32_t weft__fd_generation(const struct weft__fd *record)
 
 /* The record of a number if it is registered and has all of these flags; else NULL: weft__fd_use
  * gives the details. */
-static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
+static inline struct weft__fd *weft__fd_find_registered(int fd, unsigned flags)
 {
     unsigned index = (unsigned)fd / WEFT__FD_PAGE;
     if (__builtin_expect(index >= WEFT__FD_PAGES, 0)) {
@@ -249,7 +249,7 @@ static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
         return NULL;
     }
     struct weft__fd *record = page + (unsigned)fd % WEFT__FD_PAGE;
-    flags |= WEFT__FD_KNOWN;
+    flags |= WEFT__FD_REGISTERED;
     /* pairs: open_locked */
     return (atomic_load_explicit(&record->flags, memory_order_acquire) & flags) == flags ? record
                                                                                          : NULL;
@@ -258,7 +258,7 @@ static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
 static inline struct weft__fd *weft__fd_use(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
-    return __builtin_expect(record && weft__fd_is(record, WEFT__FD_KNOWN), 1)
+    return __builtin_expect(record && weft__fd_is(record, WEFT__FD_REGISTERED), 1)
                ? record
                : weft__fd_use_unknown(fd, err);
 }
@@ -272,7 +272,7 @@ static inline int64_t weft__fd_perform(struct weft__fd *record, struct weft__op 
 }
 
 /* Nothing has arrived since the side was found empty. */
-static inline bool weft__fd_empty_at(const struct weft__fd_side *side, uint32_t edges)
+static inline bool weft__fd_is_empty_at(const struct weft__fd_side *side, uint32_t edges)
 {
     return atomic_load_explicit(&side->empty_at, memory_order_relaxed) == edges;
 }
@@ -293,8 +293,8 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
 /* Undo weft__fd_wait (io/edge.h), by which a fiber waits without an operation. */
-void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
-                     struct weft__driver *here);
+void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side, void *waiter,
+                          uint64_t ticket, struct weft__driver *here);
 /* Undo weft__fd_link. False: the wait was completed. `here`: the calling thread's driver, or NULL,
  * here and below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
@@ -309,14 +309,15 @@ struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__
 /* Whether a fiber waits for readiness without an operation. */
 static inline bool weft__fd_is_waited_locked(const struct weft__fd *record, enum weft__side side)
 {
-    return weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;
+    return weft__fd_slot_waiter(&record->slot[side]) &&
+           record->slot[side].ticket != WEFT__FD_IN_FLIGHT;
 }
 
 /* The driver's thread stops for a while: detach all records from the driver, make its readiness
- * waits try again, and cancel its operations in flight with WEFT__MOVED. */
+ * waits try again, and cancel its operations in flight with WEFT__RESUBMIT. */
 void weft__fd_evict(struct weft__driver *driver, void *ready);
 /* The driver is about to be closed: detach all records from it. */
-void weft__fd_leave(struct weft__driver *driver);
+void weft__fd_detach_driver(struct weft__driver *driver);
 /* In a forked child, which has no drivers. */
 void weft__fd_fork_child(void);
 

@@ -11,12 +11,12 @@
 
 #include "base/atomic.h"
 #include "io/fd.h"
-#include "io/plain.h"
-#include "io/quiet.h"
-#include "io/stat.h"
+#include "io/raw_call.h"
+#include "io/sigpipe.h"
+#include "io/statx.h"
 
 #if !WEFT__LIBC_CALLS
-/* Direct system calls, as in io/plain.h, under the names of the C library. */
+/* Direct system calls, as in io/raw_call.h, under the names of the C library. */
 #define recv(fd, buf, len, flags) syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL)
 #define send(fd, buf, len, flags) syscall(SYS_sendto, fd, buf, len, flags, NULL, 0)
 #define recvmsg(fd, msg, flags) syscall(SYS_recvmsg, fd, msg, flags)
@@ -30,32 +30,32 @@
 /* RWF_NOSIGNAL of Linux 6.18: a write that raises no SIGPIPE. Older headers do not define it. */
 #define NOSIGNAL 0x100
 /* A fast receiver could occupy one call, and with it the worker, for very long. */
-#define SENDFILE_MOST ((size_t)1 << 20)
+#define SENDFILE_MAX ((size_t)1 << 20)
 
-static ssize_t quiet_writev(int fd, const struct iovec *iov, int count, int flags)
+static ssize_t writev_nosignal(int fd, const struct iovec *iov, int count, int flags)
 {
-    static _Atomic(bool) without; /* the kernel does not support it */
-    if (!atomic_load_explicit(&without, memory_order_relaxed)) {
+    static _Atomic(bool) unsupported; /* the kernel does not support it */
+    if (!atomic_load_explicit(&unsupported, memory_order_relaxed)) {
         ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL | flags);
         if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) {
             return n;
         }
         if (!flags) { /* else the other flags may be the unsupported ones */
-            atomic_store_explicit(&without, true, memory_order_relaxed);
+            atomic_store_explicit(&unsupported, true, memory_order_relaxed);
         }
     }
-    struct weft__quiet quiet;
-    weft__quiet_begin(&quiet);
+    struct weft__sigpipe_guard quiet;
+    weft__sigpipe_block(&quiet);
     ssize_t n = flags ? pwritev2(fd, iov, count, -1, flags) : writev(fd, iov, count);
-    weft__quiet_end(&quiet, n < 0 && errno == EPIPE);
+    weft__sigpipe_restore(&quiet, n < 0 && errno == EPIPE);
     return n;
 }
 
-static ssize_t write_here(struct weft__op *op)
+static ssize_t write_at_position(struct weft__op *op)
 {
     const struct weft__fd *record = weft__fd_record(op->fd);
     if (record && weft__fd_is_pipe(record)) {
-        return quiet_writev(op->fd, op->iov, op->iov_count, op->flags);
+        return writev_nosignal(op->fd, op->iov, op->iov_count, op->flags);
     }
     return op->flags ? pwritev2(op->fd, op->iov, op->iov_count, -1, op->flags)
                      : writev(op->fd, op->iov, op->iov_count);
@@ -72,7 +72,8 @@ static ssize_t call_read(const struct weft__op *op)
 
 static ssize_t call_write(struct weft__op *op)
 {
-    return op->offset < 0 ? write_here(op) : pwritev(op->fd, op->iov, op->iov_count, op->offset);
+    return op->offset < 0 ? write_at_position(op)
+                          : pwritev(op->fd, op->iov, op->iov_count, op->offset);
 }
 
 /* The C library has no openat2. Where the kernel, a seccomp filter or an emulator lacks it too,
@@ -89,11 +90,11 @@ static ssize_t call_open(const struct weft__op *op)
 static ssize_t send_file(struct weft__op *op)
 {
     off_t at = op->offset;
-    struct weft__quiet quiet;
-    weft__quiet_begin(&quiet);
+    struct weft__sigpipe_guard quiet;
+    weft__sigpipe_block(&quiet);
     ssize_t n =
-        sendfile(op->fd, op->from, &at, op->count < SENDFILE_MOST ? op->count : SENDFILE_MOST);
-    weft__quiet_end(&quiet, n < 0 && errno == EPIPE);
+        sendfile(op->fd, op->from, &at, op->count < SENDFILE_MAX ? op->count : SENDFILE_MAX);
+    weft__sigpipe_restore(&quiet, n < 0 && errno == EPIPE);
     return n;
 }
 
@@ -154,12 +155,12 @@ int64_t weft__op_perform(struct weft__op *op)
     return n < 0 ? -errno : n;
 }
 
-int weft__plain_error(void)
+int weft__raw_errno(void)
 {
     return -errno;
 }
 
-int weft__op_connected(int fd)
+int weft__op_connect_result(int fd)
 {
     int err = 0;
     socklen_t len = sizeof err;

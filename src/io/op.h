@@ -54,10 +54,10 @@ enum weft__side {
 
 /* Whether cancellation is requested: set under the driver's lock. FINISHED: cancellation must not
  * be requested any more. */
-enum weft__op_fate { WEFT__OP_FREE, WEFT__OP_ASKED, WEFT__OP_OVER };
+enum weft__op_cancel_state { WEFT__OP_CANCEL_NONE, WEFT__OP_CANCEL_REQUESTED, WEFT__OP_FINISHED };
 
 /* The state of an operation that a fiber waits for: net/op_state.h. */
-struct weft__ending {
+struct weft__op_state {
     _Atomic(uint64_t) word;
 };
 
@@ -69,23 +69,23 @@ struct weft__op {
     int64_t result;
     struct weft__fd *record; /* the descriptor's record, if it has one; used by the uring driver */
     int fd;
-    uint8_t code; /* enum weft__op_code */
-    uint8_t side; /* enum weft__side */
-    bool linked;  /* in the record; under its lock */
-    bool late;    /* performed by a thread: linked into the record, but in no driver */
-    bool in_vain; /* RECV: a first try would probably find nothing */
+    uint8_t code;      /* enum weft__op_code */
+    uint8_t side;      /* enum weft__side */
+    bool linked;       /* in the record; under its lock */
+    bool on_thread;    /* performed by a thread: linked into the record, but in no driver */
+    bool likely_empty; /* RECV: a first try would probably find nothing */
     /* Set by the driver: */
-    _Atomic(uint8_t) fate; /* enum weft__op_fate */
-    bool closed;           /* the descriptor is closed; under the record's lock */
-    bool moved;            /* to be submitted again to another driver; under the record's lock */
+    _Atomic(uint8_t) cancel_state; /* enum weft__op_cancel_state */
+    bool closed;                   /* the descriptor is closed; under the record's lock */
+    bool resubmit; /* to be submitted again to another driver; under the record's lock */
     /* Used by the uring driver: */
-    bool polls;      /* it would have blocked, and first waits for readiness */
-    bool ending;     /* a cancellation was submitted */
-    bool off_thread; /* submitted to the kernel's worker threads, without a non-blocking try
+    bool awaits_ready; /* it would have blocked, and first waits for readiness */
+    bool cancelling;   /* a cancellation was submitted */
+    bool force_async;  /* submitted to the kernel's worker threads, without a non-blocking try
                         first */
-    void *fiber;     /* the task that waits for the operation, and the state of its wait; set by
+    void *fiber;       /* the task that waits for the operation, and the state of its wait; set by
                         the caller */
-    struct weft__ending end;
+    struct weft__op_state end;
     /* The completion path needs the fields above only. */
     struct weft__op *next, *prev; /* in the record's list; under its lock */
     struct weft__driver *driver;  /* the driver that has the operation, or that reports its
@@ -123,8 +123,8 @@ struct weft__op {
     };
     int64_t offset; /* READ and WRITE; -1: the current file position */
 
-    struct weft__op *next_asked;            /* under the driver's lock */
-    struct weft__op *next_kept, *prev_kept; /* used by the uring driver: in its backlog, or in
+    struct weft__op *next_cancel_request;       /* under the driver's lock */
+    struct weft__op *next_queued, *prev_queued; /* used by the uring driver: in its backlog, or in
                                                its list of cancelled ones */
 };
 
@@ -138,16 +138,17 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->side = (uint8_t)side;
     op->flags = 0;
     op->offset = -1;
-    op->late = op->linked = op->in_vain = false;
+    op->on_thread = op->linked = op->likely_empty = false;
 }
 
 /* Perform the operation now, without waiting. Returns the result, or -EAGAIN. EINTR never occurs,
  * because the call is repeated, and neither does SIGPIPE. CONNECT is only begun (-EINPROGRESS), and
- * once the descriptor is writable weft__op_connected returns the outcome; -EAGAIN from it is an
+ * once the descriptor is writable weft__op_connect_result returns the outcome; -EAGAIN from it is an
  * error for which no event will come. */
 int64_t weft__op_perform(struct weft__op *op);
 
 /* The outcome of a connect that was in progress. */
-int weft__op_connected(int fd) __attribute__((noinline)); /* reads errno: see weft__plain_error */
+int weft__op_connect_result(int fd)
+    __attribute__((noinline)); /* reads errno: see weft__raw_errno */
 
 #endif

@@ -14,18 +14,18 @@
 #include "io/driver.h"
 #include "io/edge.h"
 
-#define FIRST_ROOM 64
-#define NO_ROOM_NS 10000000 /* retry interval when there is no memory for all of them */
+#define INITIAL_CAPACITY 64
+#define NO_MEMORY_RETRY_NS 10000000 /* retry interval when there is no memory for all of them */
 
 struct poll_driver {
     struct weft__driver base;
     struct weft__fd *records; /* the records that this driver serves; under the base's lock */
     size_t count;
     /* Used by the driver's thread: the arguments of the last poll. */
-    struct pollfd *asked;
+    struct pollfd *pollfds;
     uint32_t *generations;
-    size_t used, room;
-    int found;             /* the result of that poll; 0: nothing to dispatch */
+    size_t used, capacity;
+    int poll_result;       /* the result of that poll; 0: nothing to dispatch */
     _Atomic(bool) waiting; /* from before the descriptors are collected until the poll returns */
     /* For a driver in a host's loop: an epoll that becomes readable when anything may change the
      * result of a poll. No other use is made of its events; -1: none. */
@@ -38,13 +38,13 @@ static struct poll_driver *of(struct weft__driver *driver)
     return (struct poll_driver *)(void *)driver;
 }
 
-static void grow(struct poll_driver *d, size_t room)
+static void grow(struct poll_driver *d, size_t capacity)
 {
-    struct pollfd *asked = realloc(d->asked, room * sizeof *asked);
-    d->asked = asked ? asked : d->asked;
-    uint32_t *generations = realloc(d->generations, room * sizeof *generations);
+    struct pollfd *pollfds = realloc(d->pollfds, capacity * sizeof *pollfds);
+    d->pollfds = pollfds ? pollfds : d->pollfds;
+    uint32_t *generations = realloc(d->generations, capacity * sizeof *generations);
     d->generations = generations ? generations : d->generations;
-    d->room = asked && generations ? room : d->room;
+    d->capacity = pollfds && generations ? capacity : d->capacity;
 }
 
 /* --- the mirror epoll ------------------------------------------------------------------ */
@@ -80,14 +80,14 @@ static int mirror_open(struct poll_driver *d)
 
 /* --- the driver interface -------------------------------------------------------------- */
 
-static int poll_open(struct weft__driver *driver, bool roams)
+static int poll_open(struct weft__driver *driver, bool any_thread)
 {
     struct poll_driver *d = of(driver);
     d->mirror = -1;
-    grow(d, FIRST_ROOM);
-    int err = !d->room ? -ENOMEM : roams ? mirror_open(d) : 0;
+    grow(d, INITIAL_CAPACITY);
+    int err = !d->capacity ? -ENOMEM : any_thread ? mirror_open(d) : 0;
     if (err) {
-        free(d->asked);
+        free(d->pollfds);
         free(d->generations);
     }
     return err;
@@ -99,7 +99,7 @@ static void poll_close(struct weft__driver *driver)
     if (d->mirror >= 0) {
         close(d->mirror);
     }
-    free(d->asked);
+    free(d->pollfds);
     free(d->generations);
 }
 
@@ -111,10 +111,10 @@ static int poll_watch(struct weft__driver *driver, struct weft__fd *record)
         return err;
     }
     weft__lock(&driver->lock);
-    record->next_polled = d->records;
-    record->at_polled = &d->records;
+    record->next_watched = d->records;
+    record->at_watched = &d->records;
     if (d->records) {
-        d->records->at_polled = &record->next_polled;
+        d->records->at_watched = &record->next_watched;
     }
     d->records = record;
     d->count++;
@@ -129,9 +129,9 @@ static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
         epoll_ctl(d->mirror, EPOLL_CTL_DEL, record->number, NULL);
     }
     weft__lock(&driver->lock);
-    *record->at_polled = record->next_polled;
-    if (record->next_polled) {
-        record->next_polled->at_polled = record->at_polled;
+    *record->at_watched = record->next_watched;
+    if (record->next_watched) {
+        record->next_watched->at_watched = record->at_watched;
     }
     d->count--;
     weft__unlock(&driver->lock);
@@ -151,7 +151,7 @@ static void poll_armed(struct weft__driver *driver)
     }
 }
 
-static bool waited_on(const struct weft__fd *record, enum weft__side side)
+static bool has_waiter(const struct weft__fd *record, enum weft__side side)
 {
     return weft__fd_is_waited_locked(record, side) || record->list[side].first;
 }
@@ -160,24 +160,24 @@ static bool waited_on(const struct weft__fd *record, enum weft__side side)
 static bool collect(struct poll_driver *d)
 {
     weft__lock(&d->base.lock);
-    if (d->room < d->count + 1) {
+    if (d->capacity < d->count + 1) {
         grow(d, 2 * (d->count + 1));
     }
     d->used = 0;
-    d->asked[d->used++] = (struct pollfd){.fd = d->base.wake_fd, .events = POLLIN};
+    d->pollfds[d->used++] = (struct pollfd){.fd = d->base.wake_fd, .events = POLLIN};
     struct weft__fd *record = d->records;
-    for (; record && d->used < d->room; record = record->next_polled) {
+    for (; record && d->used < d->capacity; record = record->next_watched) {
         if (!weft__latch_try(&record->lock)) {
             weft__driver_wake(&d->base); /* another thread holds the lock: collect again at once */
             continue;
         }
-        short events = (short)((waited_on(record, WEFT__SIDE_IN) ? POLLIN | POLLRDHUP : 0) |
-                               (waited_on(record, WEFT__SIDE_OUT) ? POLLOUT : 0));
+        short events = (short)((has_waiter(record, WEFT__SIDE_IN) ? POLLIN | POLLRDHUP : 0) |
+                               (has_waiter(record, WEFT__SIDE_OUT) ? POLLOUT : 0));
         if (events) {
             d->generations[d->used] = weft__fd_generation(record);
-            d->asked[d->used++] = (struct pollfd){.fd = record->number, .events = events};
+            d->pollfds[d->used++] = (struct pollfd){.fd = record->number, .events = events};
         }
-        weft__latch_drop(&record->lock);
+        weft__latch_unlock(&record->lock);
     }
     weft__unlock(&d->base.lock);
     return !record;
@@ -186,14 +186,14 @@ static bool collect(struct poll_driver *d)
 /* EINVAL: there are more descriptors than the process's limit now allows (setrlimit). ENOMEM: the
  * kernel has no memory for so many. Both may pass; until then the driver polls rarely instead of
  * spinning. */
-static void failed(const struct poll_driver *d, int err, int64_t deadline)
+static void handle_poll_error(const struct poll_driver *d, int err, int64_t deadline)
 {
     struct pollfd wake = {.fd = d->base.wake_fd, .events = POLLIN};
     if (err != EINVAL && err != ENOMEM && err != EAGAIN) {
-        weft__driver_failed(&d->base, "poll", d->base.wake_fd, err);
+        weft__driver_panic(&d->base, "poll", d->base.wake_fd, err);
     }
     if (deadline != 0) {
-        poll(&wake, 1, NO_ROOM_NS / 1000000);
+        poll(&wake, 1, NO_MEMORY_RETRY_NS / 1000000);
     }
 }
 
@@ -204,18 +204,18 @@ static void poll_wait(struct weft__driver *driver, int64_t deadline)
     mirror_clear(d);
     atomic_store_explicit(&d->waiting, true, memory_order_seq_cst); /* pairs: poll_armed */
     if (!collect(d) && deadline != 0) {
-        int64_t soon = weft__clock_ns() + NO_ROOM_NS;
+        int64_t soon = weft__clock_ns() + NO_MEMORY_RETRY_NS;
         deadline = soon < deadline ? soon : deadline;
     }
-    struct timespec left = weft__clock_left(deadline);
-    d->found = ppoll(d->asked, d->used, deadline == INT64_MAX ? NULL : &left, NULL);
-    int err = d->found < 0 ? errno : 0;
+    struct timespec left = weft__clock_remaining(deadline);
+    d->poll_result = ppoll(d->pollfds, d->used, deadline == INT64_MAX ? NULL : &left, NULL);
+    int err = d->poll_result < 0 ? errno : 0;
     atomic_store_explicit(&d->waiting, false, memory_order_relaxed);
-    if (__builtin_expect(d->found > 0 && (d->asked[0].revents & POLLNVAL), 0)) {
-        weft__driver_failed(driver, "poll", driver->wake_fd, EBADF);
+    if (__builtin_expect(d->poll_result > 0 && (d->pollfds[0].revents & POLLNVAL), 0)) {
+        weft__driver_panic(driver, "poll", driver->wake_fd, EBADF);
     }
     if (__builtin_expect(err && err != EINTR, 0)) {
-        failed(d, err, deadline);
+        handle_poll_error(d, err, deadline);
     }
 }
 
@@ -224,25 +224,25 @@ static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *
     struct poll_driver *d = of(driver);
     unsigned n = 0;
     uint64_t count;
-    if (d->found <= 0) {
+    if (d->poll_result <= 0) {
         return 0;
     }
-    if (d->asked[0].revents && read(driver->wake_fd, &count, sizeof count) < 0) {
+    if (d->pollfds[0].revents && read(driver->wake_fd, &count, sizeof count) < 0) {
         /* Another thread has consumed the wake. */
     }
     for (size_t i = 1; i < d->used; i++) {
-        short events = d->asked[i].revents;
+        short events = d->pollfds[i].revents;
         if (!events) {
             continue;
         }
-        struct weft__fd *record = weft__fd_record(d->asked[i].fd);
+        struct weft__fd *record = weft__fd_record(d->pollfds[i].fd);
         unsigned sides = (events & POLLIN ? 1u << WEFT__SIDE_IN : 0) |
                          (events & POLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, d->generations[i], sides,
                         (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, here, ready);
         n++;
     }
-    d->found = 0;
+    d->poll_result = 0;
     return n;
 }
 

@@ -18,22 +18,22 @@
 #include "io/driver.h"
 #include "io/edge.h"
 
-#define PREFETCH 3              /* distance in completions */
-#define BUSY_NS 1000000         /* retry interval when the kernel has no memory */
-#define MISSED_NS 250000        /* delay after a cancellation that missed; doubles */
-#define MISSED_MOST_NS 64000000 /* up to this */
+#define PREFETCH 3             /* distance in completions */
+#define BUSY_NS 1000000        /* retry interval when the kernel has no memory */
+#define MISSED_NS 250000       /* delay after a cancellation that missed; doubles */
+#define MISSED_MAX_NS 64000000 /* up to this */
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
 
 /* User data of our own entries, distinct from any operation's address. */
-enum { NOTHING = 0, WAKE = 1, CANCEL = 2 };
+enum { NOP = 0, WAKE = 1, CANCEL = 2 };
 
 struct uring_driver {
     struct weft__driver base;
     struct io_uring ring;
-    bool roams;                       /* in a host's loop, which waits on the ring itself between
+    bool any_thread;                  /* in a host's loop, which waits on the ring itself between
                                          two turns */
-    bool told;                        /* the kernel watches wake_fd for us */
-    bool cancels;                     /* some requested cancellations could not be submitted yet */
+    bool wake_armed;                  /* the kernel watches wake_fd for us */
+    bool cancels_unsent;              /* some requested cancellations could not be submitted yet */
     bool poll_first;                  /* the kernel supports IORING_RECVSEND_POLL_FIRST */
     struct weft__op *backlog, **last; /* operations for which the submission queue had no space */
     struct weft__op *cancelled;       /* cancelled operations that are not finished yet */
@@ -63,11 +63,11 @@ static int ring_init(struct io_uring *ring, unsigned flags)
 }
 
 /* Use the best setup flags that this kernel supports. */
-static int ring_init_best(struct io_uring *ring, bool roams, bool *since_519)
+static int ring_init_best(struct io_uring *ring, bool any_thread, bool *has_poll_first)
 {
     int err = -EINVAL;
-    *since_519 = true;
-    if (!roams) {
+    *has_poll_first = true;
+    if (!any_thread) {
         err = ring_init(ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                                   IORING_SETUP_TASKRUN_FLAG);
     }
@@ -75,7 +75,7 @@ static int ring_init_best(struct io_uring *ring, bool roams, bool *since_519)
         err = ring_init(ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     }
     if (err == -EINVAL) {
-        *since_519 = false;
+        *has_poll_first = false;
         err = ring_init(ring, 0);
     }
     return err;
@@ -100,7 +100,7 @@ static bool has_operations(struct io_uring *ring)
 }
 
 /* Whether a later io_uring_enter may succeed: nothing is wrong with the ring itself. */
-static bool may_pass(int err)
+static bool is_transient(int err)
 {
     return err == -EINTR || err == -ETIME || err == -EBUSY || err == -EAGAIN || err == -ENOMEM;
 }
@@ -110,39 +110,39 @@ static int try_to_enter(struct io_uring *ring)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
     io_uring_prep_nop(sqe);
-    io_uring_sqe_set_data64(sqe, NOTHING);
+    io_uring_sqe_set_data64(sqe, NOP);
     int n = io_uring_submit(ring);
-    return n >= 0 || may_pass(n) ? 0 : n;
+    return n >= 0 || is_transient(n) ? 0 : n;
 }
 
 static const char *try_ring(struct io_uring *ring)
 {
     if (!has_operations(ring)) {
-        return "io_uring is too old here";
+        return "the kernel's io_uring is too old";
     }
     int err = try_to_enter(ring);
     return err == 0                          ? NULL
-           : err == -EPERM || err == -EACCES ? "io_uring_enter is forbidden here (EPERM)"
-           : err == -ENOSYS                  ? "io_uring_enter is forbidden here (ENOSYS)"
-                                             : "io_uring cannot be entered here";
+           : err == -EPERM || err == -EACCES ? "io_uring_enter is not permitted (EPERM)"
+           : err == -ENOSYS                  ? "io_uring_enter is not available (ENOSYS)"
+                                             : "io_uring_enter fails";
 }
 
 static void probe_once(void)
 {
     struct io_uring ring;
-    bool since_519;
-    int err = ring_init_best(&ring, true, &since_519);
+    bool has_poll_first;
+    int err = ring_init_best(&ring, true, &has_poll_first);
     if (err == 0) {
         probe_result = try_ring(&ring);
         io_uring_queue_exit(&ring);
     } else if (err == -EPERM || err == -EACCES) {
-        probe_result = "io_uring is forbidden here (EPERM)";
+        probe_result = "io_uring is not permitted (EPERM)";
     } else if (err == -ENOSYS) {
-        probe_result = "there is no io_uring here (ENOSYS)";
+        probe_result = "the kernel has no io_uring (ENOSYS)";
     } else if (err == -EOPNOTSUPP || err == -EINVAL) {
-        probe_result = "io_uring is too old here";
+        probe_result = "the kernel's io_uring is too old";
     } else if (err == -ENOMEM) {
-        probe_result = "there is no memory for io_uring (ENOMEM)";
+        probe_result = "not enough memory for io_uring (ENOMEM)";
     } else {
         probe_result = "io_uring could not be set up";
     }
@@ -155,12 +155,12 @@ const char *weft__uring_probe(void)
     return probe_result;
 }
 
-static int uring_open(struct weft__driver *driver, bool roams)
+static int uring_open(struct weft__driver *driver, bool any_thread)
 {
     struct uring_driver *d = of(driver);
-    int err = ring_init_best(&d->ring, roams, &d->poll_first);
+    int err = ring_init_best(&d->ring, any_thread, &d->poll_first);
     d->last = &d->backlog;
-    d->roams = roams;
+    d->any_thread = any_thread;
     d->cancel_again = INT64_MAX;
     d->missed_ns = MISSED_NS;
     if (!err) {
@@ -194,8 +194,8 @@ static void uring_forget(struct weft__driver *driver, struct weft__fd *record)
 
 static int check(const struct uring_driver *d, int result)
 {
-    if (__builtin_expect(result < 0 && !may_pass(result), 0)) {
-        weft__driver_failed(&d->base, "io_uring_enter", d->ring.ring_fd, -result);
+    if (__builtin_expect(result < 0 && !is_transient(result), 0)) {
+        weft__driver_panic(&d->base, "io_uring_enter", d->ring.ring_fd, -result);
     }
     return result;
 }
@@ -215,7 +215,7 @@ static inline struct io_uring_sqe *entry(struct uring_driver *d)
 
 static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
 {
-    if (op->polls || op->code == WEFT__OP_READY) {
+    if (op->awaits_ready || op->code == WEFT__OP_READY) {
         io_uring_prep_poll_add(sqe, op->fd,
                                op->side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT);
         return;
@@ -272,7 +272,7 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
 
 /* Limit a length to that of a system call. An entry's length has 32 bits: 4 GiB would become 0, and
  * a result of 0 means end of file. */
-static inline size_t at_most(size_t n)
+static inline size_t clamp_length(size_t n)
 {
     const size_t most = 0x7ffff000;
     return n < most ? n : most;
@@ -282,13 +282,13 @@ static inline size_t at_most(size_t n)
 static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sqe,
                            struct weft__op *op)
 {
-    if (op->polls || (op->code != WEFT__OP_RECV && op->code != WEFT__OP_SEND)) {
+    if (op->awaits_ready || (op->code != WEFT__OP_RECV && op->code != WEFT__OP_SEND)) {
         prepare_any(sqe, op);
     } else if (op->code == WEFT__OP_RECV) {
-        io_uring_prep_recv(sqe, op->fd, op->buf, at_most(op->len), op->flags);
-        sqe->ioprio = op->in_vain && d->poll_first ? IORING_RECVSEND_POLL_FIRST : 0;
+        io_uring_prep_recv(sqe, op->fd, op->buf, clamp_length(op->len), op->flags);
+        sqe->ioprio = op->likely_empty && d->poll_first ? IORING_RECVSEND_POLL_FIRST : 0;
     } else {
-        io_uring_prep_send(sqe, op->fd, op->buf, at_most(op->len), op->flags | MSG_NOSIGNAL);
+        io_uring_prep_send(sqe, op->fd, op->buf, clamp_length(op->len), op->flags | MSG_NOSIGNAL);
     }
 }
 
@@ -298,30 +298,30 @@ static inline __attribute__((always_inline)) bool push(struct uring_driver *d, s
     struct io_uring_sqe *sqe = entry(d);
     if (sqe) {
         prepare(d, sqe, op);
-        sqe->flags |= op->off_thread ? IOSQE_ASYNC : 0;
+        sqe->flags |= op->force_async ? IOSQE_ASYNC : 0;
         io_uring_sqe_set_data(sqe, op);
     }
     return sqe != NULL;
 }
 
-static inline void push_or_keep(struct uring_driver *d, struct weft__op *op)
+static inline void push_or_queue(struct uring_driver *d, struct weft__op *op)
 {
     if (d->backlog || !push(d, op)) {
-        op->next_kept = NULL;
+        op->next_queued = NULL;
         *d->last = op;
-        d->last = &op->next_kept;
+        d->last = &op->next_queued;
     }
 }
 
 /* False: the descriptor is no longer registered. */
 static inline bool link_known(struct weft__fd *record, struct weft__op *op)
 {
-    weft__latch_take(&record->lock);
-    bool known = weft__fd_is(record, WEFT__FD_KNOWN);
+    weft__latch_lock(&record->lock);
+    bool known = weft__fd_is(record, WEFT__FD_REGISTERED);
     if (known) {
-        weft__fd_begin_locked(record, op);
+        weft__fd_begin_op_locked(record, op);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return known;
 }
 
@@ -330,26 +330,26 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
     struct weft__fd *record = weft__fd_record(op->fd);
     op->driver = driver;
     op->record = record;
-    atomic_store_explicit(&op->fate, WEFT__OP_FREE, memory_order_relaxed);
-    op->closed = op->moved = op->ending = op->off_thread = false;
-    op->polls = record && weft__fd_performs(record, op);
+    atomic_store_explicit(&op->cancel_state, WEFT__OP_CANCEL_NONE, memory_order_relaxed);
+    op->closed = op->resubmit = op->cancelling = op->force_async = false;
+    op->awaits_ready = record && weft__fd_must_perform(record, op);
     if (record && !link_known(record, op)) {
         /* The descriptor was closed in the meantime: the kernel would keep the closed file in use,
          * and nothing would end the operation. */
         op->result = WEFT__CLOSED;
-        atomic_store_explicit(&op->fate, WEFT__OP_OVER, memory_order_relaxed);
+        atomic_store_explicit(&op->cancel_state, WEFT__OP_FINISHED, memory_order_relaxed);
         op->complete(op, NULL);
         return;
     }
     weft__driver_count(driver, 1);
-    push_or_keep(of(driver), op);
+    push_or_queue(of(driver), op);
 }
 
 static void push_backlog(struct uring_driver *d)
 {
     struct weft__op *op;
     while ((op = d->backlog) && push(d, op)) {
-        d->backlog = op->next_kept;
+        d->backlog = op->next_queued;
         d->last = d->backlog ? d->last : &d->backlog;
     }
 }
@@ -368,20 +368,20 @@ static bool push_cancel(struct uring_driver *d, struct weft__op *op)
 
 static void link_cancelled(struct uring_driver *d, struct weft__op *op)
 {
-    op->ending = true;
-    op->prev_kept = NULL;
-    op->next_kept = d->cancelled;
+    op->cancelling = true;
+    op->prev_queued = NULL;
+    op->next_queued = d->cancelled;
     if (d->cancelled) {
-        d->cancelled->prev_kept = op;
+        d->cancelled->prev_queued = op;
     }
     d->cancelled = op;
 }
 
 static void unlink_cancelled(struct uring_driver *d, const struct weft__op *op)
 {
-    *(op->prev_kept ? &op->prev_kept->next_kept : &d->cancelled) = op->next_kept;
-    if (op->next_kept) {
-        op->next_kept->prev_kept = op->prev_kept;
+    *(op->prev_queued ? &op->prev_queued->next_queued : &d->cancelled) = op->next_queued;
+    if (op->next_queued) {
+        op->next_queued->prev_queued = op->prev_queued;
     }
     if (!d->cancelled) {
         d->cancel_again = INT64_MAX;
@@ -394,36 +394,36 @@ static void unlink_cancelled(struct uring_driver *d, const struct weft__op *op)
 static bool push_cancels(struct uring_driver *d)
 {
     struct weft__op *op;
-    while (!d->backlog && (op = weft__driver_asked(&d->base))) {
+    while (!d->backlog && (op = weft__driver_next_cancel(&d->base))) {
         if (!push_cancel(d, op)) {
             return false;
         }
-        if (!op->ending) {
+        if (!op->cancelling) {
             link_cancelled(d, op);
         }
-        weft__driver_unask(&d->base, op);
+        weft__driver_drop_cancel(&d->base, op);
     }
     return !d->backlog;
 }
 
 /* The completion of a cancellation. It need not be matched with its operation, which is in the list
  * or finished. */
-static void cancel_answered(struct uring_driver *d, int result)
+static void handle_cancel_result(struct uring_driver *d, int result)
 {
     bool missed = result == -ENOENT || result == -EALREADY;
     if (missed && d->cancelled && d->cancel_again == INT64_MAX) {
         d->cancel_again = weft__clock_ns() + d->missed_ns;
-        d->missed_ns = d->missed_ns < MISSED_MOST_NS ? 2 * d->missed_ns : MISSED_MOST_NS;
+        d->missed_ns = d->missed_ns < MISSED_MAX_NS ? 2 * d->missed_ns : MISSED_MAX_NS;
     }
 }
 
 /* If the queue has no space for all of them, they stay due. */
-static void push_missed(struct uring_driver *d)
+static void resubmit_missed_cancels(struct uring_driver *d)
 {
     if (__builtin_expect(d->cancel_again == INT64_MAX, 1) || weft__clock_ns() < d->cancel_again) {
         return;
     }
-    for (struct weft__op *op = d->cancelled; op; op = op->next_kept) {
+    for (struct weft__op *op = d->cancelled; op; op = op->next_queued) {
         if (!push_cancel(d, op)) {
             return;
         }
@@ -433,11 +433,11 @@ static void push_missed(struct uring_driver *d)
 
 static void push_wake(struct uring_driver *d)
 {
-    struct io_uring_sqe *sqe = d->told ? NULL : entry(d);
+    struct io_uring_sqe *sqe = d->wake_armed ? NULL : entry(d);
     if (sqe) {
         io_uring_prep_poll_add(sqe, d->base.wake_fd, POLLIN);
         io_uring_sqe_set_data64(sqe, WAKE);
-        d->told = true;
+        d->wake_armed = true;
     }
 }
 
@@ -450,7 +450,7 @@ static bool kernel_has_work(const struct io_uring *ring)
             (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
 }
 
-static void look(struct uring_driver *d)
+static void enter_without_waiting(struct uring_driver *d)
 {
     if (io_uring_sq_ready(&d->ring) > 0) {
         check(d, io_uring_submit_and_get_events(&d->ring));
@@ -462,9 +462,9 @@ static void look(struct uring_driver *d)
 static void sleep_until(struct uring_driver *d, int64_t deadline)
 {
     struct io_uring_cqe *cqe;
-    struct timespec left = weft__clock_left(deadline);
+    struct timespec left = weft__clock_remaining(deadline);
     if (left.tv_sec == 0 && left.tv_nsec == 0) {
-        look(d);
+        enter_without_waiting(d);
         return;
     }
     struct __kernel_timespec timeout = {.tv_sec = left.tv_sec, .tv_nsec = left.tv_nsec};
@@ -482,10 +482,10 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     struct uring_driver *d = of(driver);
     push_backlog(d);
     bool all = push_cancels(d);
-    d->cancels = !all;
-    push_missed(d);
+    d->cancels_unsent = !all;
+    resubmit_missed_cancels(d);
     push_wake(d);
-    if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
+    if (__builtin_expect((!all || !d->wake_armed) && deadline != 0, 0)) {
         /* The kernel accepted nothing a moment ago; entries that it does not have yet must not wait
          * for those that it has. */
         int64_t soon = weft__clock_ns() + BUSY_NS;
@@ -493,7 +493,7 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     }
     deadline = d->cancel_again < deadline ? d->cancel_again : deadline;
     if (deadline == 0 || io_uring_cq_ready(&d->ring) > 0) {
-        look(d);
+        enter_without_waiting(d);
     } else {
         sleep_until(d, deadline);
     }
@@ -510,9 +510,9 @@ static bool on_file(const struct weft__op *op)
 
 /* ECANCELED that was not requested here: the thread that submitted the operation has ended. EAGAIN:
  * the descriptor is non-blocking, and an older kernel honours that. */
-static bool is_to_go_on(const struct weft__op *op, int result)
+static bool must_resubmit(const struct weft__op *op, int result)
 {
-    if (op->ending) {
+    if (op->cancelling) {
         return false;
     }
     if (op->code == WEFT__OP_READY || result == -ECANCELED) {
@@ -520,103 +520,103 @@ static bool is_to_go_on(const struct weft__op *op, int result)
     }
     if (result == -EAGAIN && on_file(op)) {
         /* O_NONBLOCK on a file: always "ready", and yet the data is not available at once. */
-        return !op->off_thread && (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE);
+        return !op->force_async && (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE);
     }
-    return op->polls ? result >= 0 : result == -EINTR || result == -EAGAIN;
+    return op->awaits_ready ? result >= 0 : result == -EINTR || result == -EAGAIN;
 }
 
 /* If not yet, a request made after this will find the operation. */
-static bool is_to_end(const struct weft__op *op)
+static bool is_closed_or_resubmit(const struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
-    weft__latch_take(&record->lock);
-    bool ends = op->closed || op->moved;
-    weft__latch_drop(&record->lock);
+    weft__latch_lock(&record->lock);
+    bool ends = op->closed || op->resubmit;
+    weft__latch_unlock(&record->lock);
     return ends;
 }
 
 /* True: the operation was submitted again and is not finished. */
-static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
+static bool resubmit_if_needed(struct uring_driver *d, struct weft__op *op, int result)
 {
-    if (!is_to_go_on(op, result)) {
+    if (!must_resubmit(op, result)) {
         return false;
     }
-    if (op->linked && is_to_end(op)) {
+    if (op->linked && is_closed_or_resubmit(op)) {
         return false;
     }
     if (result == -EAGAIN && on_file(op)) {
-        op->off_thread = true;
+        op->force_async = true;
     } else if (result != -ECANCELED) {
-        op->polls = result == -EAGAIN;
+        op->awaits_ready = result == -EAGAIN;
     }
-    push_or_keep(d, op);
+    push_or_queue(d, op);
     return true;
 }
 
-static int outcome(const struct weft__op *op, int result)
+static int final_result(const struct weft__op *op, int result)
 {
-    if (op->polls && result >= 0) {
+    if (op->awaits_ready && result >= 0) {
         result = -ECANCELED; /* it was about to be submitted again */
     }
-    if (result == -EAGAIN && !op->ending && !op->closed && !op->moved) {
+    if (result == -EAGAIN && !op->cancelling && !op->closed && !op->resubmit) {
         return result; /* an error of the file itself */
     }
     /* -EINTR, -EAGAIN: handled alike. */
     if (result == -ECANCELED || result == -EINTR || result == -EAGAIN) {
-        return op->closed ? WEFT__CLOSED : op->moved ? WEFT__MOVED : -ECANCELED;
+        return op->closed ? WEFT__CLOSED : op->resubmit ? WEFT__RESUBMIT : -ECANCELED;
     }
     return op->code == WEFT__OP_READY && result >= 0 ? 0 : result;
 }
 
 /* An operation that a kernel thread was about to restart completes with an internal error number:
  * ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516). */
-static int seen(int result)
+static int normalize_result(int result)
 {
     return result <= -512 && result >= -516 ? -EINTR : result;
 }
 
 /* Perform an operation that the kernel does not complete, now that the descriptor is ready. True:
  * it was not ready after all, and waits again. */
-static bool performs(struct uring_driver *d, struct weft__op *op, int *result)
+static bool perform_ready(struct uring_driver *d, struct weft__op *op, int *result)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
-    if (*result < 0 || op->ending || !op->polls || !record || !weft__fd_performs(record, op) ||
-        is_to_end(op)) {
+    if (*result < 0 || op->cancelling || !op->awaits_ready || !record ||
+        !weft__fd_must_perform(record, op) || is_closed_or_resubmit(op)) {
         return false;
     }
     *result = (int)weft__fd_perform(record, op);
     if (*result == -EAGAIN) {
-        push_or_keep(d, op);
+        push_or_queue(d, op);
         return true;
     }
-    op->polls = false;
+    op->awaits_ready = false;
     return false;
 }
 
 /* The kernel has performed the operation, and nothing else needs checking: nearly always. */
 static bool is_plain(const struct weft__op *op, int result)
 {
-    return result >= 0 && !op->polls && op->code != WEFT__OP_READY;
+    return result >= 0 && !op->awaits_ready && op->code != WEFT__OP_READY;
 }
 
-static void done(struct uring_driver *d, struct weft__op *op, int result, void *ready)
+static void complete_op(struct uring_driver *d, struct weft__op *op, int result, void *ready)
 {
     bool plain = __builtin_expect(is_plain(op, result), 1);
     if (!plain) {
-        result = seen(result);
-        if (performs(d, op, &result) || goes_on(d, op, result)) {
+        result = normalize_result(result);
+        if (perform_ready(d, op, &result) || resubmit_if_needed(d, op, result)) {
             return;
         }
     }
     if (op->linked) {
-        weft__fd_end(op->record, op, ready);
+        weft__fd_end_op(op->record, op, ready);
     }
-    if (__builtin_expect(op->ending, 0)) {
+    if (__builtin_expect(op->cancelling, 0)) {
         unlink_cancelled(d, op);
     }
-    weft__driver_over(&d->base, op);
+    weft__driver_op_finished(&d->base, op);
     weft__driver_count(&d->base, -1);
-    op->result = plain ? result : outcome(op, result);
+    op->result = plain ? result : final_result(op, result);
     op->complete(op, ready); /* op may be freed */
 }
 
@@ -634,16 +634,17 @@ static inline __attribute__((always_inline)) void prefetch_op(const struct io_ur
 
 /* The driver is not polled again until its host is woken: entries that the kernel does not accept
  * now must not wait for that. */
-static void leave_to_host(struct uring_driver *d)
+static void hand_to_host(struct uring_driver *d)
 {
     push_wake(d);
     if (io_uring_sq_ready(&d->ring) > 0) {
         check(d, io_uring_submit(&d->ring));
     }
-    bool all = !d->backlog && !d->cancels && d->told && io_uring_sq_ready(&d->ring) == 0;
+    bool all =
+        !d->backlog && !d->cancels_unsent && d->wake_armed && io_uring_sq_ready(&d->ring) == 0;
     int64_t again = all ? INT64_MAX : weft__clock_ns() + BUSY_NS;
     again = d->cancel_again < again ? d->cancel_again : again;
-    atomic_store_explicit(&d->base.again, again, memory_order_relaxed);
+    atomic_store_explicit(&d->base.repoll_at, again, memory_order_relaxed);
 }
 
 static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
@@ -658,20 +659,20 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
         n++;
         prefetch_op(&d->ring, head);
         if (cqe->user_data == WAKE) {
-            d->told = false;
+            d->wake_armed = false;
             if (read(driver->wake_fd, &count, sizeof count) < 0) {
                 /* No write since the last read. */
             }
         } else if (cqe->user_data == CANCEL) {
-            cancel_answered(d, cqe->res);
-        } else if (cqe->user_data != NOTHING) {
+            handle_cancel_result(d, cqe->res);
+        } else if (cqe->user_data != NOP) {
             events++;
-            done(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
+            complete_op(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
         }
     }
     io_uring_cq_advance(&d->ring, n);
-    if (d->roams) {
-        leave_to_host(d);
+    if (d->any_thread) {
+        hand_to_host(d);
     }
     return events;
 }

@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 #define TIMERS 256 /* timers called in one turn */
 #define MAX_TICK_NS 1000000000
@@ -28,7 +28,7 @@ struct weft__loop_post {
 static void watch_forks(void)
 {
     int err = pthread_atfork(NULL, NULL, weft__fd_fork_child);
-    WEFT__REQUIRE(!err, "no memory to watch for forks");
+    WEFT__REQUIRE(!err, "pthread_atfork failed: no memory");
 }
 
 static unsigned tick_shift(int64_t tick_ns)
@@ -42,11 +42,11 @@ static void init(weft_loop *loop, int64_t tick_ns)
     weft__wheel_init(&loop->wheel, loop->now, tick_shift(tick_ns));
     weft__list_init(&loop->todo);
     weft__list_init(&loop->done);
-    weft__list_init(&loop->hand);
+    weft__list_init(&loop->completed);
     weft__list_init(&loop->all);
-    weft__list_init(&loop->suspects);
+    weft__list_init(&loop->unverified);
     weft__list_init(&loop->ready);
-    weft__list_init(&loop->resting);
+    weft__list_init(&loop->paused);
     loop->last_woken = &loop->woken;
     loop->last_post = &loop->posts;
 }
@@ -85,7 +85,7 @@ int weft_loop_create(weft_loop **out, const struct weft_loop_opts *options)
         goto free_loop;
     }
     err = weft__driver_open(&loop->driver, kind, true, loop->wake_fd, &loop->io);
-    if (err && weft__driver_choose_again(opts.driver, err, &kind, &why)) {
+    if (err && weft__driver_fall_back(opts.driver, err, &kind, &why)) {
         err = weft__driver_open(&loop->driver, kind, true, loop->wake_fd, &loop->io);
     }
     if (err) {
@@ -104,7 +104,7 @@ free_loop:
 
 static int call_posts(weft_loop *loop);
 static void drain_woken(weft_loop *loop);
-static void gather(weft_loop *loop, int64_t deadline);
+static void find_callbacks(weft_loop *loop, int64_t deadline);
 
 void weft_loop_destroy(weft_loop *loop)
 {
@@ -115,15 +115,15 @@ void weft_loop_destroy(weft_loop *loop)
     while (call_posts(loop) > 0) {
     }
     WEFT__REQUIRE(loop->ops == 0, "a loop is destroyed with %zu operations in it", loop->ops);
-    WEFT__REQUIRE(weft__wheel_empty(&loop->wheel), "a loop is destroyed with timers in it");
-    weft__reactor_clear(loop);
+    WEFT__REQUIRE(weft__wheel_is_empty(&loop->wheel), "a loop is destroyed with timers in it");
+    weft__reactor_remove_all(loop);
     drain_woken(loop); /* operations ended by a close and not reported yet */
     while (loop->completes && atomic_load_explicit(&loop->io.linked, memory_order_relaxed) > 0) {
-        gather(loop, INT64_MAX); /* operations that the kernel still has in flight */
+        find_callbacks(loop, INT64_MAX); /* operations that the kernel still has in flight */
     }
     weft__lock(&loop->lock); /* the last waker has released the lock */
     weft__unlock(&loop->lock);
-    weft__fd_leave(loop->driver);
+    weft__fd_detach_driver(loop->driver);
     weft__driver_close(loop->driver);
     close(loop->wake_fd);
     weft__free(loop);
@@ -131,13 +131,13 @@ void weft_loop_destroy(weft_loop *loop)
 
 const char *weft_loop_driver(const weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     return loop->driver->kind->name;
 }
 
 size_t weft_loop_pending(const weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     return loop->ops + loop->watches;
 }
 
@@ -158,7 +158,7 @@ void weft__loop_woken(struct weft__op *op, void *ready)
 
 int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     struct weft__loop_post *post = weft__alloc(sizeof *post);
     if (!post) {
         return -ENOMEM;
@@ -176,7 +176,7 @@ int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg)
 
 void weft_loop_stop(weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     weft__lock(&loop->lock);
     atomic_store_explicit(&loop->stopping, true, memory_order_relaxed);
     weft__driver_wake(loop->driver);
@@ -207,21 +207,22 @@ static void drain_woken(weft_loop *loop)
 static bool has_calls(const weft_loop *loop)
 {
     return !weft__list_empty(&loop->done) || !weft__list_empty(&loop->ready) ||
-           !weft__list_empty(&loop->hand);
+           !weft__list_empty(&loop->completed);
 }
 
 static bool has_work(const weft_loop *loop)
 {
-    return has_calls(loop) || !weft__list_empty(&loop->todo) || !weft__list_empty(&loop->suspects);
+    return has_calls(loop) || !weft__list_empty(&loop->todo) ||
+           !weft__list_empty(&loop->unverified);
 }
 
 /* Find the callbacks to invoke; wait for one until the deadline, once. */
-static void gather(weft_loop *loop, int64_t deadline)
+static void find_callbacks(weft_loop *loop, int64_t deadline)
 {
     drain_woken(loop); /* after a close, operations started before it come before those started
                           since */
-    weft__proactor_begin(loop);
-    weft__reactor_begin(loop);
+    weft__proactor_try(loop);
+    weft__reactor_verify(loop);
     int64_t timer = weft__wheel_next(&loop->wheel);
     int64_t until = timer < deadline ? timer : deadline;
     bool wait = !has_work(loop) && !stopping(loop) && until > loop->now;
@@ -229,9 +230,9 @@ static void gather(weft_loop *loop, int64_t deadline)
     loop->driver->kind->wait(loop->driver, wait ? until : 0);
     loop->driver->kind->dispatch(loop->driver, weft__loop_here(loop), loop);
     drain_woken(loop);
-    weft__proactor_begin(loop);
+    weft__proactor_try(loop);
     if (!loop->completes) {
-        weft__reactor_begin(loop);
+        weft__reactor_verify(loop);
     }
     loop->now = weft__clock_ns();
 }
@@ -284,19 +285,20 @@ static int call_all(weft_loop *loop)
 {
     int n = call_timers(loop);
     n += call_posts(loop);
-    n += weft__reactor_call(loop);
-    n += weft__proactor_call(loop);
+    n += weft__reactor_dispatch(loop);
+    n += weft__proactor_deliver(loop);
     return n;
 }
 
 static int turn(weft_loop *loop, int64_t deadline)
 {
     int n;
-    WEFT__REQUIRE(!loop->turning, "a loop is turned by one of its callbacks, or by two threads");
+    WEFT__REQUIRE(!loop->turning,
+                  "a loop is run by one of its own callbacks, or by two threads at once");
     loop->turning = true;
     loop->now = weft__clock_ns();
     do {
-        gather(loop, deadline);
+        find_callbacks(loop, deadline);
         n = call_all(loop);
     } while (n == 0 && loop->now < deadline && !stopping(loop));
     loop->turning = false;
@@ -305,14 +307,14 @@ static int turn(weft_loop *loop, int64_t deadline)
 
 int weft_loop_turn(weft_loop *loop, int64_t deadline)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     weft__deadline_check(deadline);
     return turn(loop, deadline);
 }
 
 void weft_loop_run(weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     do {
         turn(loop, INT64_MAX);
     } while (!stopping(loop));
@@ -323,15 +325,15 @@ void weft_loop_run(weft_loop *loop)
 
 int weft_loop_fd(const weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     return loop->driver->poll_fd;
 }
 
 int64_t weft_loop_next_deadline(weft_loop *loop)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     int64_t timer = weft__wheel_next(&loop->wheel);
-    int64_t again = atomic_load_explicit(&loop->driver->again, memory_order_relaxed);
+    int64_t again = atomic_load_explicit(&loop->driver->repoll_at, memory_order_relaxed);
     return loop->dirty || has_work(loop) ? 0 : again < timer ? again : timer;
 }
 
@@ -365,23 +367,23 @@ int weft__loop_sides(short revents)
     return (revents & (POLLIN | POLLRDHUP) ? in : 0) | (revents & POLLOUT ? out : 0);
 }
 
-static bool is_anothers(weft_loop *loop, struct weft__fd *record)
+static bool belongs_elsewhere(weft_loop *loop, struct weft__fd *record)
 {
-    weft__latch_take(&record->lock);
-    bool other = record->home && record->home != loop->driver;
-    weft__latch_drop(&record->lock);
+    weft__latch_lock(&record->lock);
+    bool other = record->driver && record->driver != loop->driver;
+    weft__latch_unlock(&record->lock);
     return other;
 }
 
 int weft_loop_close(weft_loop *loop, int fd)
 {
     struct weft__fd *record = weft__fd_record(fd);
-    if (record && is_anothers(loop, record)) {
+    if (record && belongs_elsewhere(loop, record)) {
         return -EBUSY;
     }
     loop->dirty = true;
     int err = weft__fd_close(fd, weft__loop_here(loop), loop);
-    weft__reactor_closed(loop, fd);
+    weft__reactor_fd_closed(loop, fd);
     return err;
 }
 
@@ -394,15 +396,15 @@ static struct loop_timer *of(weft_loop_timer *timer)
 
 void weft_loop_timer_init(weft_loop_timer *timer, weft_loop *loop, weft_loop_timer_fn fn, void *arg)
 {
-    WEFT__NEED(timer);
+    WEFT__NONNULL(timer);
     *of(timer) = (struct loop_timer){.loop = loop, .fn = fn, .arg = arg};
     weft__timer_init(&of(timer)->timer, timer_expired);
 }
 
 bool weft_loop_timer_set(weft_loop_timer *timer, int64_t deadline)
 {
-    WEFT__NEED(timer);
-    bool pending = weft__timer_pending(&of(timer)->timer);
+    WEFT__NONNULL(timer);
+    bool pending = weft__timer_is_pending(&of(timer)->timer);
     weft__deadline_check(deadline);
     weft__wheel_rearm(&of(timer)->loop->wheel, &of(timer)->timer, deadline);
     return pending;
@@ -410,6 +412,6 @@ bool weft_loop_timer_set(weft_loop_timer *timer, int64_t deadline)
 
 bool weft_loop_timer_cancel(weft_loop_timer *timer)
 {
-    WEFT__NEED(timer);
+    WEFT__NONNULL(timer);
     return weft__wheel_cancel(&of(timer)->loop->wheel, &of(timer)->timer);
 }

@@ -6,7 +6,7 @@
  * try again. In both cases it reports through weft__loop_woken, which may be called by another
  * thread (one that closes the descriptor); the loop's thread handles the report after its wait:
  *
- *   todo, suspects -- try or verify --> done, ready -- call -->
+ *   todo, unverified -- try or verify --> done, ready -- call -->
  *        ^                   | would block
  *        |                 linked, or in flight
  *        +---- woken <-------+ an edge, a completion, a close
@@ -39,16 +39,16 @@ struct weft_loop {
     bool turning;
     bool dirty; /* the driver has submissions that only its next wait passes to the kernel */
     int64_t now;
-    struct weft__timer *due;                /* temporary: the timer that has just expired */
-    size_t ops, watches;                    /* operations not yet delivered; watches not yet
+    struct weft__timer *due;                  /* temporary: the timer that has just expired */
+    size_t ops, watches;                      /* operations not yet delivered; watches not yet
                                                ended */
-    uint64_t started;                       /* total number of operations started */
-    struct weft__list todo;                 /* operations to try */
-    struct weft__list done;                 /* operations to deliver */
-    struct weft__list hand;                 /* completed operations without a handler, to be
+    uint64_t started;                         /* total number of operations started */
+    struct weft__list todo;                   /* operations to try */
+    struct weft__list done;                   /* operations to deliver */
+    struct weft__list completed;              /* completed operations without a handler, to be
                                                polled for */
-    struct weft__list all, suspects, ready; /* watches: all, to be verified, to be called, */
-    struct weft__list resting;              /* paused: without events */
+    struct weft__list all, unverified, ready; /* watches: all, to be verified, to be called, */
+    struct weft__list paused;                 /* paused: without events */
 
     /* any thread */
     struct weft__io_counters io;
@@ -81,11 +81,11 @@ static inline struct weft__driver *weft__loop_here(const weft_loop *loop)
  * no descriptor with this number. */
 int weft__loop_sides(short revents);
 
-void weft__proactor_begin(weft_loop *loop); /* tries operations that were started */
-int weft__proactor_call(weft_loop *loop);   /* delivers completions; returns their number */
-void weft__reactor_begin(weft_loop *loop);  /* verifies and arms watches */
-int weft__reactor_call(weft_loop *loop);
-void weft__reactor_closed(weft_loop *loop, int fd); /* for paused watches */
-void weft__reactor_clear(weft_loop *loop);          /* removes all watches */
+void weft__proactor_try(weft_loop *loop);    /* tries operations that were started */
+int weft__proactor_deliver(weft_loop *loop); /* delivers completions; returns their number */
+void weft__reactor_verify(weft_loop *loop);  /* verifies and arms watches */
+int weft__reactor_dispatch(weft_loop *loop);
+void weft__reactor_fd_closed(weft_loop *loop, int fd); /* for paused watches */
+void weft__reactor_remove_all(weft_loop *loop);        /* removes all watches */
 
 #endif

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "loop/loop.h"
 
-enum state { IDLE, UNDER_WAY, ENDED };
+enum state { IDLE, IN_PROGRESS, ENDED };
 
 struct op {
     struct weft__loop_item item;
@@ -28,13 +28,13 @@ struct op {
     struct weft_addr *peer; /* ACCEPT */
     uint16_t kind;          /* ACCEPT: the flags of the accepted socket, WEFT__FD_... */
     struct weft__list link; /* in todo, done or hand */
-    uint64_t number;        /* counts the starts */
-    struct op *behind;      /* the next in the queue, not yet submitted */
-    struct op *ahead;       /* the previous in the queue; NULL: this one was submitted */
+    uint64_t sequence;      /* counts the starts */
+    struct op *queue_next;  /* the next in the queue, not yet submitted */
+    struct op *queue_prev;  /* the previous in the queue; NULL: this one was submitted */
     uint32_t generation;    /* of the descriptor's record at the start */
     uint8_t state;          /* enum state */
-    bool begun;             /* a connect in progress */
-    bool ending;            /* cancelled */
+    bool connecting;        /* a connect in progress */
+    bool cancelling;        /* cancelled */
 };
 _Static_assert(sizeof(struct op) <= sizeof(weft_op), "an operation fits");
 
@@ -110,25 +110,25 @@ static void submit(struct op *op)
 }
 
 /* The next operation in the queue takes its place. */
-static void leave_line(struct op *op)
+static void leave_queue(struct op *op)
 {
-    if (op->ahead) {
-        op->ahead->behind = op->behind;
+    if (op->queue_prev) {
+        op->queue_prev->queue_next = op->queue_next;
     }
-    if (op->behind) {
-        op->behind->ahead = op->ahead;
+    if (op->queue_next) {
+        op->queue_next->queue_prev = op->queue_prev;
     }
-    op->ahead = op->behind = NULL;
+    op->queue_prev = op->queue_next = NULL;
 }
 
 static void end(struct op *op, int64_t result)
 {
-    struct op *next = op->behind;
-    leave_line(op);
+    struct op *next = op->queue_next;
+    leave_queue(op);
     finish(op, result);
     while ((op = next) && is_closed(op)) {
-        next = op->behind;
-        leave_line(op);
+        next = op->queue_next;
+        leave_queue(op);
         finish(op, WEFT__CLOSED);
     }
     if (op) {
@@ -138,54 +138,54 @@ static void end(struct op *op, int64_t result)
 
 /* The first of this loop's operations that the driver has on the same side of the descriptor, not
  * counting waits for readiness; NULL: none. */
-static struct op *first_in_line(const struct op *op)
+static struct op *first_in_queue(const struct op *op)
 {
     struct weft__fd *record = weft__fd_record(op->item.op.fd);
-    weft__latch_take(&record->lock);
+    weft__latch_lock(&record->lock);
     enum weft__side side = (enum weft__side)op->item.op.side;
     struct weft__op *at = weft__fd_next_locked(record, side, NULL);
     while (at && (at->complete != weft__loop_woken || at->code == WEFT__OP_READY ||
                   ((struct weft__loop_item *)(void *)at)->loop != op->item.loop)) {
         at = weft__fd_next_locked(record, side, at);
     }
-    weft__latch_drop(&record->lock);
+    weft__latch_unlock(&record->lock);
     return (struct op *)(void *)at;
 }
 
 /* --- with drivers that report readiness --------------------------------------------------- */
 
-static int64_t look(const struct weft__op *op)
+static int64_t poll_side(const struct weft__op *op)
 {
-    struct pollfd ask = {.fd = op->fd,
+    struct pollfd pfd = {.fd = op->fd,
                          .events = op->side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
-    int n = poll(&ask, 1, 0);
-    int sides = n > 0 ? weft__loop_sides(ask.revents) : 0;
+    int n = poll(&pfd, 1, 0);
+    int sides = n > 0 ? weft__loop_sides(pfd.revents) : 0;
     return sides < 0 ? sides : sides & 1 << op->side ? 0 : -EAGAIN;
 }
 
 static int64_t perform(struct op *op)
 {
     if (op->item.op.code == WEFT__OP_READY) {
-        return look(&op->item.op);
+        return poll_side(&op->item.op);
     }
     if (op->item.op.code != WEFT__OP_CONNECT) {
         return weft__fd_perform(weft__fd_record(op->item.op.fd), &op->item.op);
     }
-    if (op->begun) {
-        int64_t writable = look(&op->item.op);
-        return writable ? writable : weft__op_connected(op->item.op.fd);
+    if (op->connecting) {
+        int64_t writable = poll_side(&op->item.op);
+        return writable ? writable : weft__op_connect_result(op->item.op.fd);
     }
     int64_t result = weft__fd_perform(weft__fd_record(op->item.op.fd), &op->item.op);
-    op->begun = result == -EINPROGRESS;
-    return op->begun ? -EAGAIN : result;
+    op->connecting = result == -EINPROGRESS;
+    return op->connecting ? -EAGAIN : result;
 }
 
 /* Whether earlier operations are waiting. Sequence numbers do not wrap during the life of a
  * loop. */
 static bool has_to_queue(const struct op *op)
 {
-    const struct op *first = op->item.op.code == WEFT__OP_READY ? NULL : first_in_line(op);
-    return first && first->number < op->number;
+    const struct op *first = op->item.op.code == WEFT__OP_READY ? NULL : first_in_queue(op);
+    return first && first->sequence < op->sequence;
 }
 
 static void attempt(struct op *op)
@@ -203,7 +203,7 @@ static void attempt(struct op *op)
             end(op, result);
             return;
         }
-        if (op->ending) {
+        if (op->cancelling) {
             end(op, -ECANCELED);
             return;
         }
@@ -227,7 +227,7 @@ static void woken(struct weft__loop_item *item)
     }
 }
 
-void weft__proactor_begin(weft_loop *loop)
+void weft__proactor_try(weft_loop *loop)
 {
     struct weft__list now;
     struct op *op;
@@ -252,17 +252,17 @@ static int make_nonblocking(const struct weft__op *op)
 }
 
 /* False: there is no queue. */
-static bool stand_in_line(struct op *op)
+static bool join_queue(struct op *op)
 {
-    struct op *last = first_in_line(op);
+    struct op *last = first_in_queue(op);
     if (!last) {
         return false;
     }
-    while (last->behind) {
-        last = last->behind;
+    while (last->queue_next) {
+        last = last->queue_next;
     }
-    last->behind = op;
-    op->ahead = last;
+    last->queue_next = op;
+    op->queue_prev = last;
     return true;
 }
 
@@ -279,34 +279,34 @@ static int start(struct op *op, enum weft__op_code code, enum weft__side side, i
     op->item.op.side = (uint8_t)side;
     op->item.op.result = 0;
     op->generation = weft__fd_generation(record);
-    op->behind = op->ahead = NULL;
-    op->begun = op->ending = false;
+    op->queue_next = op->queue_prev = NULL;
+    op->connecting = op->cancelling = false;
     op->kind = WEFT__FD_SOCKET | (weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0);
     err = loop->completes ? 0 : make_nonblocking(&op->item.op);
     if (err) {
         return err;
     }
-    op->state = UNDER_WAY;
+    op->state = IN_PROGRESS;
     loop->ops++;
-    op->number = loop->started++;
+    op->sequence = loop->started++;
     if (!loop->completes) {
         weft__list_push(&loop->todo, &op->link);
-    } else if (code == WEFT__OP_READY || !stand_in_line(op)) {
+    } else if (code == WEFT__OP_READY || !join_queue(op)) {
         submit(op);
     }
     return 0;
 }
 
-static struct weft__op *idle(weft_op *op)
+static struct weft__op *require_idle(weft_op *op)
 {
-    WEFT__REQUIRE(of(op)->state == IDLE, "an operation is started that has not been delivered");
+    WEFT__REQUIRE(of(op)->state == IDLE, "an operation is started again before it was delivered");
     return &of(op)->item.op;
 }
 
 static int start_vector(weft_op *op, enum weft__op_code code, enum weft__side side, int fd,
                         const void *buf, size_t n, int64_t offset)
 {
-    struct weft__op *inner = idle(op);
+    struct weft__op *inner = require_idle(op);
     of(op)->iov = (struct iovec){.iov_base = (void *)(uintptr_t)buf, .iov_len = n};
     inner->iov = &of(op)->iov;
     inner->iov_count = 1;
@@ -318,7 +318,7 @@ static int start_vector(weft_op *op, enum weft__op_code code, enum weft__side si
 static int start_socket(weft_op *op, enum weft__op_code code, enum weft__side side, int fd,
                         const void *buf, size_t n, int flags)
 {
-    struct weft__op *inner = idle(op);
+    struct weft__op *inner = require_idle(op);
     inner->buf = (void *)(uintptr_t)buf;
     inner->len = n;
     inner->flags = flags;
@@ -359,7 +359,7 @@ int weft_op_send(weft_op *op, int fd, const void *buf, size_t n, int flags)
 
 int weft_op_accept(weft_op *op, int fd, struct weft_addr *peer)
 {
-    struct weft__op *inner = idle(op);
+    struct weft__op *inner = require_idle(op);
     of(op)->peer = peer;
     inner->addr = peer ? (struct sockaddr *)&peer->storage : NULL;
     inner->addr_len = peer ? sizeof peer->storage : 0;
@@ -368,15 +368,15 @@ int weft_op_accept(weft_op *op, int fd, struct weft_addr *peer)
 
 int weft_op_connect(weft_op *op, int fd, const struct weft_addr *addr)
 {
-    struct weft__op *inner = idle(op);
+    struct weft__op *inner = require_idle(op);
     inner->addr = (struct sockaddr *)(uintptr_t)&addr->storage;
     inner->addr_len = addr->len;
     return start(of(op), WEFT__OP_CONNECT, WEFT__SIDE_OUT, fd);
 }
 
-int weft_op_ready(weft_op *op, int fd, int events)
+int weft_op_poll(weft_op *op, int fd, int events)
 {
-    idle(op);
+    require_idle(op);
     if (events != WEFT_READABLE && events != WEFT_WRITABLE) {
         return -EINVAL;
     }
@@ -390,7 +390,7 @@ int weft_op_socket(const struct weft_addr *addr)
     if (fd < 0) {
         return -errno;
     }
-    int err = weft__fd_open(fd, weft__fd_of_socket(addr->storage.ss_family, SOCK_STREAM));
+    int err = weft__fd_open(fd, weft__fd_socket_flags(addr->storage.ss_family, SOCK_STREAM));
     if (err) {
         close(fd);
     }
@@ -403,19 +403,19 @@ int weft_op_cancel(weft_op *public)
 {
     struct op *op = of(public);
     weft_loop *loop = op->item.loop;
-    if (op->state != UNDER_WAY) {
+    if (op->state != IN_PROGRESS) {
         return op->state == ENDED ? -EALREADY : -ENOENT;
     }
-    if (op->ending) {
+    if (op->cancelling) {
         return 0;
     }
-    op->ending = true;
-    if (op->ahead) {
-        leave_line(op);
+    op->cancelling = true;
+    if (op->queue_prev) {
+        leave_queue(op);
         finish(op, -ECANCELED);
     } else if (loop->completes) {
         loop->dirty = true;
-        weft__driver_ask(loop->driver, &op->item.op);
+        weft__driver_request_cancel(loop->driver, &op->item.op);
     } else if (weft__fd_unlink(weft__fd_record(op->item.op.fd), &op->item.op,
                                weft__loop_here(loop))) {
         weft__list_push(&loop->todo, &op->link);
@@ -423,7 +423,7 @@ int weft_op_cancel(weft_op *public)
     return 0;
 }
 
-int weft__proactor_call(weft_loop *loop)
+int weft__proactor_deliver(weft_loop *loop)
 {
     struct weft__list now;
     struct op *op;
@@ -432,7 +432,7 @@ int weft__proactor_call(weft_loop *loop)
     while ((op = of_link(weft__list_pop(&now)))) {
         n++;
         if (!op->fn) {
-            weft__list_push(&loop->hand, &op->link);
+            weft__list_push(&loop->completed, &op->link);
             continue;
         }
         op->state = IDLE;
@@ -442,10 +442,10 @@ int weft__proactor_call(weft_loop *loop)
     return n;
 }
 
-weft_op *weft_op_take(weft_loop *loop)
+weft_op *weft_loop_poll_completion(weft_loop *loop)
 {
-    WEFT__NEED(loop);
-    struct op *op = of_link(weft__list_pop(&loop->hand));
+    WEFT__NONNULL(loop);
+    struct op *op = of_link(weft__list_pop(&loop->completed));
     if (op) {
         op->state = IDLE;
         loop->ops--;

@@ -17,7 +17,7 @@
 #include <poll.h>
 
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "loop/loop.h"
 
 #define CHUNK 64
@@ -34,12 +34,12 @@ struct weft_watch {
     uint32_t generation;
     weft_watch_fn fn;
     void *arg;
-    struct weft__list link;     /* in suspects, ready or resting */
+    struct weft__list link;     /* in unverified, ready or resting */
     struct weft__list all_link; /* in the list of all watches of the loop */
     int events;                 /* wanted events */
     int ready;                  /* events found; masked with the wanted ones at the call */
     int end;                    /* negative: the watch has ended, and this is to be reported */
-    bool gone;                  /* removed; only waits in flight keep the memory */
+    bool removed;               /* removed; only waits in flight keep the memory */
     struct side sides[2];
 };
 
@@ -67,7 +67,7 @@ static void disarm(weft_watch *watch)
         }
         if (loop->completes) {
             loop->dirty = true;
-            weft__driver_ask(loop->driver, &side->item.op);
+            weft__driver_request_cancel(loop->driver, &side->item.op);
         } else if (weft__fd_unlink(weft__fd_record(watch->fd), &side->item.op,
                                    weft__loop_here(loop))) {
             side->busy = false;
@@ -75,13 +75,13 @@ static void disarm(weft_watch *watch)
     }
 }
 
-static void forget(weft_watch *watch)
+static void detach(weft_watch *watch)
 {
     disarm(watch);
     weft__list_unlink(&watch->link);
     weft__list_unlink(&watch->all_link);
     watch->loop->watches--;
-    watch->gone = true;
+    watch->removed = true;
     if (!is_busy(watch)) {
         weft__free(watch);
     }
@@ -109,7 +109,7 @@ static void woken(struct weft__loop_item *item)
     weft_watch *watch = side->watch;
     int64_t result = item->op.result;
     side->busy = false;
-    if (watch->gone) {
+    if (watch->removed) {
         if (!is_busy(watch)) {
             weft__free(watch);
         }
@@ -121,7 +121,7 @@ static void woken(struct weft__loop_item *item)
     if (result < 0) {
         end(watch, result == -EBADF ? WEFT__CLOSED : (int)result);
     } else if (!watch->loop->completes) {
-        weft__list_push(&watch->loop->suspects, &watch->link);
+        weft__list_push(&watch->loop->unverified, &watch->link);
     } else {
         watch->ready |= bits[item->op.side];
         weft__list_push(&watch->loop->ready, &watch->link);
@@ -164,7 +164,7 @@ static void link_to(weft_watch *watch, const uint32_t edges[2])
             watch->sides[i].busy = false;
         }
         if (err == -EAGAIN) {
-            weft__list_push(&loop->suspects, &watch->link); /* an edge arrived in the meantime */
+            weft__list_push(&loop->unverified, &watch->link); /* an edge arrived in the meantime */
         } else if (err) {
             end(watch, err);
             return;
@@ -172,7 +172,7 @@ static void link_to(weft_watch *watch, const uint32_t edges[2])
     }
 }
 
-struct look {
+struct probe {
     weft_watch *watch;
     uint32_t edges[2]; /* read before the poll */
 };
@@ -183,9 +183,9 @@ static short poll_events(const weft_watch *watch)
                    (watch->events & WEFT_WRITABLE ? POLLOUT : 0));
 }
 
-static void judge(const struct look *look, short revents)
+static void apply_poll(const struct probe *probe, short revents)
 {
-    weft_watch *watch = look->watch;
+    weft_watch *watch = probe->watch;
     int sides = weft__loop_sides(revents);
     if (sides < 0) {
         end(watch, sides);
@@ -197,47 +197,47 @@ static void judge(const struct look *look, short revents)
     if (watch->ready) {
         weft__list_push(&watch->loop->ready, &watch->link);
     } else {
-        link_to(watch, look->edges);
+        link_to(watch, probe->edges);
     }
 }
 
 /* True: there may be more. */
-static bool verify_chunk(struct weft__list *suspects)
+static bool verify_chunk(struct weft__list *unverified)
 {
-    struct pollfd asked[CHUNK];
-    struct look looks[CHUNK];
+    struct pollfd pollfds[CHUNK];
+    struct probe probes[CHUNK];
     weft_watch *watch;
     unsigned n = 0;
-    while (n < CHUNK && (watch = of_link(weft__list_pop(suspects)))) {
+    while (n < CHUNK && (watch = of_link(weft__list_pop(unverified)))) {
         if (is_closed(watch)) {
             end(watch, WEFT__CLOSED);
         } else if (!watch->events) {
-            weft__list_push(&watch->loop->resting, &watch->link);
+            weft__list_push(&watch->loop->paused, &watch->link);
         } else {
             const struct weft__fd *record = weft__fd_record(watch->fd);
-            looks[n].watch = watch;
-            looks[n].edges[WEFT__SIDE_IN] = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
-            looks[n].edges[WEFT__SIDE_OUT] = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
-            asked[n++] = (struct pollfd){.fd = watch->fd, .events = poll_events(watch)};
+            probes[n].watch = watch;
+            probes[n].edges[WEFT__SIDE_IN] = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+            probes[n].edges[WEFT__SIDE_OUT] = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+            pollfds[n++] = (struct pollfd){.fd = watch->fd, .events = poll_events(watch)};
         }
     }
-    if (n > 0 && poll(asked, n, 0) < 0) {
+    if (n > 0 && poll(pollfds, n, 0) < 0) {
         for (unsigned i = 0; i < n; i++) { /* no kernel memory: retry in the next turn */
-            weft__list_push(&looks[i].watch->loop->suspects, &looks[i].watch->link);
+            weft__list_push(&probes[i].watch->loop->unverified, &probes[i].watch->link);
         }
         return false;
     }
     for (unsigned i = 0; i < n; i++) {
-        judge(&looks[i], asked[i].revents);
+        apply_poll(&probes[i], pollfds[i].revents);
     }
     return n == CHUNK;
 }
 
-void weft__reactor_begin(weft_loop *loop)
+void weft__reactor_verify(weft_loop *loop)
 {
     struct weft__list now;
     weft_watch *watch;
-    weft__list_take(&now, &loop->suspects);
+    weft__list_take(&now, &loop->unverified);
     if (!loop->completes) {
         while (verify_chunk(&now)) {
         }
@@ -246,18 +246,18 @@ void weft__reactor_begin(weft_loop *loop)
         if (is_closed(watch)) {
             end(watch, WEFT__CLOSED);
         } else if (loop->completes && !watch->events) {
-            weft__list_push(&loop->resting, &watch->link);
+            weft__list_push(&loop->paused, &watch->link);
         } else if (loop->completes) {
             submit(watch);
         } else {
-            weft__list_push(&loop->suspects, &watch->link);
+            weft__list_push(&loop->unverified, &watch->link);
         }
     }
 }
 
 /* --- callbacks -------------------------------------------------------------------------------- */
 
-int weft__reactor_call(weft_loop *loop)
+int weft__reactor_dispatch(weft_loop *loop)
 {
     struct weft__list now;
     weft_watch *watch;
@@ -271,12 +271,12 @@ int weft__reactor_call(weft_loop *loop)
         if (watch->end < 0) {
             n++;
             watch->fn(watch, watch->fd, watch->end, watch->arg);
-            forget(watch);
+            detach(watch);
             continue;
         }
         int ready = watch->ready & watch->events;
         watch->ready = 0;
-        weft__list_push(&loop->suspects, &watch->link);
+        weft__list_push(&loop->unverified, &watch->link);
         if (ready) {
             n++;
             watch->fn(watch, watch->fd, ready, watch->arg); /* the watch may be freed */
@@ -286,21 +286,21 @@ int weft__reactor_call(weft_loop *loop)
 }
 
 /* They notice the close when they are verified next. */
-void weft__reactor_closed(weft_loop *loop, int fd)
+void weft__reactor_fd_closed(weft_loop *loop, int fd)
 {
-    struct weft__list *at = loop->resting.next, *next;
-    for (; at != &loop->resting; at = next) {
+    struct weft__list *at = loop->paused.next, *next;
+    for (; at != &loop->paused; at = next) {
         next = at->next;
         if (of_link(at)->fd == fd) {
-            weft__list_push(&loop->suspects, at);
+            weft__list_push(&loop->unverified, at);
         }
     }
 }
 
-void weft__reactor_clear(weft_loop *loop)
+void weft__reactor_remove_all(weft_loop *loop)
 {
     while (!weft__list_empty(&loop->all)) {
-        forget(WEFT__LIST_OF(loop->all.next, weft_watch, all_link));
+        detach(WEFT__LIST_OF(loop->all.next, weft_watch, all_link));
     }
 }
 
@@ -342,7 +342,7 @@ int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_w
     weft__list_init(&watch->link);
     weft__list_init(&watch->all_link);
     weft__list_push(&loop->all, &watch->all_link);
-    weft__list_push(&loop->suspects, &watch->link);
+    weft__list_push(&loop->unverified, &watch->link);
     loop->watches++;
     *out = watch;
     return 0;
@@ -350,7 +350,7 @@ int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_w
 
 int weft_watch_modify(weft_watch *watch, int events)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     if (events & ~(WEFT_READABLE | WEFT_WRITABLE)) {
         return -EINVAL;
     }
@@ -359,25 +359,25 @@ int weft_watch_modify(weft_watch *watch, int events)
     }
     watch->events = events;
     if (!watch->ready) { /* else it is verified after its call */
-        weft__list_push(&watch->loop->suspects, &watch->link);
+        weft__list_push(&watch->loop->unverified, &watch->link);
     }
     return 0;
 }
 
 int weft_watch_remove(weft_watch *watch)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     /* A watch whose last callback is running is in no list, and is freed when that returns. */
     if (watch->end < 0 && weft__list_empty(&watch->link)) {
         return -ENOENT;
     }
-    forget(watch);
+    detach(watch);
     return 0;
 }
 
 int weft_watch_cancel(weft_watch *watch)
 {
-    WEFT__NEED(watch);
+    WEFT__NONNULL(watch);
     if (watch->end < 0) {
         return -ENOENT;
     }
@@ -387,7 +387,7 @@ int weft_watch_cancel(weft_watch *watch)
 
 int weft_watch_cancel_all(weft_loop *loop, int fd)
 {
-    WEFT__NEED(loop);
+    WEFT__NONNULL(loop);
     int n = 0;
     for (struct weft__list *at = loop->all.next; at != &loop->all; at = at->next) {
         weft_watch *watch = WEFT__LIST_OF(at, weft_watch, all_link);

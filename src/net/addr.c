@@ -117,7 +117,7 @@ static int parse_host(struct weft_addr *out, char *host)
 int weft_addr_parse(struct weft_addr *out, const char *text)
 {
     struct weft_addr addr = {0};
-    char host[WEFT_ADDR_TEXT];
+    char host[WEFT_ADDR_STRLEN];
     int err;
     if (strncmp(text, "unix:", 5) == 0) {
         err = parse_unix(&addr, text + 5);
@@ -140,7 +140,7 @@ int weft_addr_parse(struct weft_addr *out, const char *text)
 
 /* --- formatting ------------------------------------------------------------------------------ */
 
-static int text_unix(const struct weft_addr *addr, char *out, size_t size)
+static int format_unix(const struct weft_addr *addr, char *out, size_t size)
 {
     size_t len = addr->len - offsetof(struct sockaddr_un, sun_path);
     len = len < sizeof un(addr)->sun_path ? len : sizeof un(addr)->sun_path;
@@ -158,7 +158,7 @@ static int text_unix(const struct weft_addr *addr, char *out, size_t size)
     return snprintf(out, size, "unix:%.*s", (int)strnlen(path, len), path);
 }
 
-int weft_addr_text(const struct weft_addr *addr, char *out, size_t size)
+int weft_addr_format(const struct weft_addr *addr, char *out, size_t size)
 {
     char host[INET6_ADDRSTRLEN], scope[IF_NAMESIZE + 1] = "";
     switch (addr->storage.ss_family) {
@@ -175,7 +175,7 @@ int weft_addr_text(const struct weft_addr *addr, char *out, size_t size)
         }
         return snprintf(out, size, "[%s%s]:%u", host, scope, ntohs(v6(addr)->sin6_port));
     case AF_UNIX:
-        return text_unix(addr, out, size);
+        return format_unix(addr, out, size);
     default:
         return snprintf(out, size, "family %d", addr->storage.ss_family);
     }

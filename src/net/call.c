@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "io/driver.h"
-#include "net/room.h"
+#include "net/fd_exhaustion.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
 #include "sched/worker.h"
@@ -32,31 +32,31 @@ static void ready(struct weft__op *op, void *arg)
 /* The wait was not linked, because of `err`, and was disarmed. An interrupt may have ended it
  * before that: then the interrupt was delivered to this wait, which ends by it, unless the call
  * fails. */
-static int end_unlinked(enum weft__reason reason, int err, const struct weft__wait_kind *kind,
-                        int fd)
+static int finish_unlinked(enum weft__reason reason, int err, const struct weft__wait_kind *kind,
+                           int fd)
 {
     if (err != -EAGAIN && err != -EBUSY) {
-        weft__waiter_hand_on(reason);
+        weft__waiter_defer(reason);
         return err;
     }
     return weft__waiter_end_by(reason, kind, (uint64_t)(unsigned)fd);
 }
 
-static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__fd_snapshot seen,
                        int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct listed wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
-    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
+    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
     int err = weft__fd_link(record, &wait.op, seen.generation, seen.edges,
                             weft__worker_peek_driver(weft__worker_self()));
     if (err) {
-        return end_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);
+        return finish_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);
     }
     enum weft__reason reason =
         weft__waiter_park(&wait.waiter, deadline, kind, (uint64_t)(unsigned)record->number);
-    if (weft__reason_done(reason)) {
+    if (weft__reason_is_done(reason)) {
         return (int)wait.op.result;
     }
     /* The fiber may be on another worker by now. */
@@ -64,24 +64,27 @@ static int wait_listed(struct weft__fd *record, enum weft__side side, struct wef
     return weft__reason_errno(reason);
 }
 
-int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
-                           int err, int64_t deadline, const struct weft__wait_kind *kind)
+int weft__call_wait_listed(struct weft__fd *record, enum weft__side side,
+                           struct weft__fd_snapshot seen, int err, int64_t deadline,
+                           const struct weft__wait_kind *kind)
 {
     enum weft__reason reason = weft__task_disarm(weft__current(weft__worker_self()));
-    int ended = end_unlinked(reason, err, kind, record->number);
+    int ended = finish_unlinked(reason, err, kind, record->number);
     return ended || err != -EBUSY ? ended : wait_listed(record, side, seen, deadline, kind);
 }
 
-int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason)
+int weft__call_cancel_wait(struct weft__fd *record, enum weft__side side, enum weft__reason reason)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = weft__current(w);
-    weft__fd_unwait(record, side, task, weft__task_last_ticket(task), weft__worker_peek_driver(w));
+    weft__fd_cancel_wait(record, side, task, weft__task_last_ticket(task),
+                         weft__worker_peek_driver(w));
     return weft__reason_errno(reason);
 }
 
-int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
-                         int64_t deadline, const struct weft__wait_kind *kind)
+int weft__call_wait_edge(struct weft__fd *record, enum weft__side side,
+                         struct weft__fd_snapshot seen, int64_t deadline,
+                         const struct weft__wait_kind *kind)
 {
     int err = 0;
     struct weft__worker *w = weft__worker_self();
@@ -91,10 +94,10 @@ int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct w
 }
 
 /* Peeked data is still in the socket. */
-static bool ran_dry(const struct weft__fd *record, const struct weft__op *op, int64_t n)
+static bool is_drained_by(const struct weft__fd *record, const struct weft__op *op, int64_t n)
 {
     return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_SEND) && n > 0 &&
-           (size_t)n < op->len && !(op->flags & MSG_PEEK) && weft__fd_runs_dry(record);
+           (size_t)n < op->len && !(op->flags & MSG_PEEK) && weft__fd_short_means_empty(record);
 }
 
 static bool would_block(const struct weft__op *op, int64_t result)
@@ -106,17 +109,17 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
                                 const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[op->side];
-    struct weft__seen seen = {.generation = weft__fd_generation(record)};
+    struct weft__fd_snapshot seen = {.generation = weft__fd_generation(record)};
     bool begun = false; /* a connect in progress: the next try asks for its outcome */
     int err = 0;
     for (;;) {
         seen.edges = weft__fd_edges(side);
         /* Past its deadline the call is still tried: only the kernel knows what is available
          * *now*. */
-        if (err || !weft__fd_empty_at(side, seen.edges)) {
-            int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
+        if (err || !weft__fd_is_empty_at(side, seen.edges)) {
+            int64_t result = begun ? weft__op_connect_result(op->fd) : weft__fd_perform(record, op);
             if (!would_block(op, result)) {
-                if (ran_dry(record, op, result)) {
+                if (is_drained_by(record, op, result)) {
                     weft__fd_note_empty(side, seen.edges);
                 }
                 return result;
@@ -140,18 +143,18 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 /* Called by the driver's thread. */
 void weft__call_completed(struct weft__op *op, void *ready)
 {
-    weft__ending_tell(&op->end, op->fiber, ready);
+    weft__op_state_finish(&op->end, op->fiber, ready);
 }
 
 /* Wait for the operation after its cancellation was requested: nothing but its completion ends this
  * wait. */
-static void await_end(struct weft__call *call, const struct weft__wait_kind *kind)
+static void await_completion(struct weft__call *call, const struct weft__wait_kind *kind)
 {
     const unsigned how =
-        WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM;
+        WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE;
     struct weft__task *task = call->op.fiber;
     uint64_t ticket = weft__task_arm(task, how);
-    bool waits = weft__ending_wait(&call->op.end, ticket);
+    bool waits = weft__op_state_wait(&call->op.end, ticket);
     enum weft__reason reason =
         waits ? weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
                                         (uint64_t)(unsigned)call->op.fd)
@@ -159,22 +162,22 @@ static void await_end(struct weft__call *call, const struct weft__wait_kind *kin
     WEFT__ASSERT(reason == (waits ? WEFT__REASON_DONE : WEFT__REASON_NONE));
 }
 
-int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
-                       enum weft__reason reason, const struct weft__wait_kind *kind)
+int64_t weft__call_abort(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
+                         enum weft__reason reason, const struct weft__wait_kind *kind)
 {
-    weft__ending_leave(&call->op.end, ticket);
-    weft__driver_ask(driver, &call->op);
-    await_end(call, kind);
-    if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {
+    weft__op_state_stop_waiting(&call->op.end, ticket);
+    weft__driver_request_cancel(driver, &call->op);
+    await_completion(call, kind);
+    if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {
         return weft__reason_errno(reason);
     }
-    weft__waiter_hand_on(reason); /* it was done after all */
+    weft__waiter_defer(reason); /* it was done after all */
     return call->op.result;
 }
 
 /* Repeats while drivers stop with their threads. */
-int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
-                                 const struct weft__wait_kind *kind)
+int64_t weft__call_resubmit(struct weft__call *call, int64_t deadline,
+                            const struct weft__wait_kind *kind)
 {
     int64_t result;
     int err = 0;
@@ -190,28 +193,28 @@ int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
             return err;
         }
         result = weft__call_complete_on(w, driver, call, deadline, kind);
-    } while (result == WEFT__MOVED);
-    return begun && result == 0 ? weft__op_connected(call->op.fd) : result;
+    } while (result == WEFT__RESUBMIT);
+    return begun && result == 0 ? weft__op_connect_result(call->op.fd) : result;
 }
 
 int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind)
 {
     int64_t result = weft__call_complete_on(weft__worker_self(), driver, call, deadline, kind);
-    return result != WEFT__MOVED ? result : weft__call_complete_anew(call, deadline, kind);
+    return result != WEFT__RESUBMIT ? result : weft__call_resubmit(call, deadline, kind);
 }
 
 /* --- plain threads ------------------------------------------------------------------------- */
 
 static int poll_until(int fd, enum weft__side side, int64_t deadline)
 {
-    struct pollfd ask = {.fd = fd, .events = side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
+    struct pollfd pfd = {.fd = fd, .events = side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
     weft__deadline_check(deadline);
     for (;;) {
-        struct timespec timeout = weft__clock_left(deadline);
-        int n = ppoll(&ask, 1, deadline == WEFT_FOREVER ? NULL : &timeout, NULL);
+        struct timespec timeout = weft__clock_remaining(deadline);
+        int n = ppoll(&pfd, 1, deadline == WEFT_FOREVER ? NULL : &timeout, NULL);
         if (n > 0) {
-            return ask.revents & POLLNVAL ? -EBADF : 0;
+            return pfd.revents & POLLNVAL ? -EBADF : 0;
         }
         if (n == 0) {
             return -ETIMEDOUT;
@@ -223,7 +226,7 @@ static int poll_until(int fd, enum weft__side side, int64_t deadline)
 }
 
 /* A call that blocks the thread must not run on a worker. */
-static void must_not_wait(int64_t deadline)
+static void require_may_block(int64_t deadline)
 {
     const struct weft__worker *w = weft__worker_self();
     WEFT__REQUIRE(!w || deadline <= weft__clock_ns(),
@@ -235,12 +238,12 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
 {
     bool begun = false;
     for (;;) {
-        int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
+        int64_t result = begun ? weft__op_connect_result(op->fd) : weft__fd_perform(record, op);
         if (!would_block(op, result)) {
             return result;
         }
         begun = op->code == WEFT__OP_CONNECT;
-        must_not_wait(deadline);
+        require_may_block(deadline);
         int err = poll_until(op->fd, (enum weft__side)op->side, deadline);
         if (err) {
             return err;
@@ -254,7 +257,7 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
 static int pause_until(int fd, int64_t until, const struct weft__wait_kind *kind)
 {
     struct weft__waiter waiter;
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
     enum weft__reason reason = weft__waiter_park(&waiter, until, kind, (uint64_t)(unsigned)fd);
     int err = weft__reason_errno(reason);
     return err == -ETIMEDOUT ? 0 : err;
@@ -283,7 +286,7 @@ static int64_t run_by_retrying(struct weft__fd *record, struct weft__op *op, int
     for (unsigned n = 0;; n++) {
         int64_t result = !begun                                  ? weft__fd_perform(record, op)
                          : poll_until(op->fd, WEFT__SIDE_OUT, 0) ? -EINPROGRESS
-                                                                 : weft__op_connected(op->fd);
+                                                                 : weft__op_connect_result(op->fd);
         if (result != -EAGAIN && result != -EINPROGRESS) {
             return result;
         }
@@ -313,9 +316,9 @@ static int wait_by_retrying(const struct weft__fd *record, enum weft__side side,
 
 /* The worker does its first I/O and has no descriptors left for its driver. That is not an error of
  * this call. */
-static bool lacks_driver(int err)
+static bool is_driver_exhausted(int err)
 {
-    return weft__room_lacks(err);
+    return weft__is_fd_exhaustion(err);
 }
 
 int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind)
@@ -327,8 +330,8 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
         return err;
     }
     if (!w || !weft__current(w)) {
-        must_not_wait(deadline);
-    } else if (!weft__worker_driver(w, &err) && !lacks_driver(err)) {
+        require_may_block(deadline);
+    } else if (!weft__worker_driver(w, &err) && !is_driver_exhausted(err)) {
         return err;
     }
     return run_by_retrying(record, op, deadline, kind);
@@ -338,10 +341,10 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
 
 /* An operation that can be done at once does not wait: it succeeds in a cancelled fiber too, and
  * past the deadline. An operation that the driver would perform is tried here first. */
-static bool try_first(const struct weft__fd *record, const struct weft__op *op, bool hurried)
+static bool try_first(const struct weft__fd *record, const struct weft__op *op, bool immediate)
 {
-    return weft__fd_performs(record, op) ||
-           (hurried && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY);
+    return weft__fd_must_perform(record, op) ||
+           (immediate && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY);
 }
 
 /* System calls without a flag for non-blocking mode. */
@@ -372,17 +375,17 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {
-        return lacks_driver(err) ? run_by_retrying(record, &call->op, deadline, kind) : err;
+        return is_driver_exhausted(err) ? run_by_retrying(record, &call->op, deadline, kind) : err;
     }
     if (!driver->kind->completes) {
         return run_by_readiness(record, &call->op, deadline, kind);
     }
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
     weft__deadline_check(deadline);
-    bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
-    if (try_first(record, &call->op, cancelled || late)) {
+    bool expired = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
+    if (try_first(record, &call->op, cancelled || expired)) {
         int64_t result = weft__fd_perform(record, &call->op);
-        if (result != -EAGAIN || (late && !cancelled)) {
+        if (result != -EAGAIN || (expired && !cancelled)) {
             return result == -EAGAIN ? -ETIMEDOUT : result;
         }
     }
@@ -404,16 +407,16 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     if (!w || !weft__current(w)) {
         err = poll_until(fd, side, 0);
         if (err == -ETIMEDOUT) {
-            must_not_wait(deadline);
+            require_may_block(deadline);
             err = poll_until(fd, side, deadline);
         }
         return err;
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {
-        return lacks_driver(err) ? wait_by_retrying(record, side, deadline, kind) : err;
+        return is_driver_exhausted(err) ? wait_by_retrying(record, side, deadline, kind) : err;
     }
-    struct weft__seen seen = weft__call_see(record, side);
+    struct weft__fd_snapshot seen = weft__call_observe(record, side);
     err = poll_until(fd, side, 0);
     if (err == -ETIMEDOUT && driver->kind->completes) {
         struct weft__call call;

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "io/fd.h"
-#include "net/room.h"
+#include "net/fd_exhaustion.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -23,7 +23,7 @@ static void empty(struct weft__fd_closer *base, void *ready)
 {
     struct closer *closer = (struct closer *)(void *)base;
     if (closer->closes) {
-        closer->err = weft__fd_shut_locked(closer->record);
+        closer->err = weft__fd_finish_close_locked(closer->record);
     }
     weft__waiter_fire(&closer->waiter, WEFT__REASON_DONE, ready);
 }
@@ -34,9 +34,9 @@ static bool end_now(struct closer *closer)
     struct weft__driver *here = weft__worker_peek_driver(weft__worker_self());
     struct weft__chain ready;
     weft__chain_init(&ready);
-    bool in_flight =
-        closer->closes ? weft__fd_dispose(closer->record, &closer->base, here, &ready, &closer->err)
-                       : weft__fd_forget(closer->record, &closer->base, here, &ready);
+    bool in_flight = closer->closes ? weft__fd_forget_and_close(closer->record, &closer->base, here,
+                                                                &ready, &closer->err)
+                                    : weft__fd_forget(closer->record, &closer->base, here, &ready);
     weft__place_chain(&ready);
     return !in_flight;
 }
@@ -45,7 +45,8 @@ static bool end_now(struct closer *closer)
 static int end(struct weft__fd *record, bool closes)
 {
     struct closer closer = {.base = {.empty = empty}, .record = record, .closes = closes};
-    weft__waiter_arm(&closer.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM);
+    weft__waiter_arm(&closer.waiter,
+                     WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE);
     if (end_now(&closer)) {
         enum weft__reason none = weft__waiter_disarm(&closer.waiter);
         WEFT__ASSERT(none == WEFT__REASON_NONE);
@@ -53,8 +54,8 @@ static int end(struct weft__fd *record, bool closes)
     }
     enum weft__reason reason = weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
     WEFT__ASSERT(reason == WEFT__REASON_DONE);
-    weft__latch_take(&record->lock); /* the thread that woke us has left the record */
-    weft__latch_drop(&record->lock);
+    weft__latch_lock(&record->lock); /* the thread that woke us has left the record */
+    weft__latch_unlock(&record->lock);
     return closer.err;
 }
 
@@ -71,7 +72,7 @@ static int close_from_callback(int fd)
     weft__chain_init(&ready);
     int err = weft__fd_close(fd, weft__worker_peek_driver(weft__worker_self()), &ready);
     weft__place_chain(&ready);
-    weft__room_freed();
+    weft__fd_exhaustion_notify();
     return err;
 }
 
@@ -82,14 +83,14 @@ int weft_close(int fd)
         return close_from_callback(fd);
     }
     int err = record ? end(record, true) : weft__fd_close_number(fd);
-    weft__room_freed();
+    weft__fd_exhaustion_notify();
     return err;
 }
 
 int weft_fd_release(int fd)
 {
     struct weft__fd *record = weft__fd_find(fd);
-    if (!record || !weft__fd_is(record, WEFT__FD_KNOWN)) {
+    if (!record || !weft__fd_is(record, WEFT__FD_REGISTERED)) {
         return -EBADF;
     }
     WEFT__REQUIRE(!on_base_context(), "weft_fd_release in a callback on a worker");

@@ -11,7 +11,7 @@ static const struct weft__wait_kind connect_kind = {.name = "connect", .descript
 
 int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
 {
-    int fd = weft__socket_make(addr->storage.ss_family, SOCK_STREAM);
+    int fd = weft__socket_open(addr->storage.ss_family, SOCK_STREAM);
     if (fd < 0) {
         return fd;
     }

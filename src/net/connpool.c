@@ -13,16 +13,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "io/op.h"
 #include "sched/timer.h"
 #include "sched/waiter.h"
 #include "sync/source.h"
 
-#define MAX 64u
+#define DEFAULT_MAX 64u
 #define IDLE_NS 60000000000
-#define MOST 65536u
+#define MAX_LIMIT 65536u
 
 static const struct weft__wait_kind take_kind = {.name = "connection", .label = weft__source_label};
 
@@ -51,7 +51,7 @@ struct weft_connpool {
 static int64_t next_retirement_locked(const weft_connpool *pool)
 {
     return pool->opts.idle_ns > 0 && pool->idle_count > pool->opts.min
-               ? weft__clock_later(pool->idle[0].since, pool->opts.idle_ns)
+               ? weft__clock_add(pool->idle[0].since, pool->opts.idle_ns)
                : INT64_MAX;
 }
 
@@ -98,21 +98,22 @@ int weft_connpool_create(weft_connpool **out, const char *address,
     if (options) {
         opts = *options;
     }
-    opts.max = opts.max ? opts.max : opts.min > MAX ? opts.min : MAX;
+    opts.max = opts.max ? opts.max : opts.min > DEFAULT_MAX ? opts.min : DEFAULT_MAX;
     opts.idle_ns = opts.idle_ns ? opts.idle_ns : IDLE_NS;
     opts.pool = opts.pool ? opts.pool : weft_pool_self();
-    const char *wrong = opts.min > opts.max              ? "min: must be at most max"
-                        : opts.max > MOST                ? "max: too many"
-                        : !address[0]                    ? "address: must be given"
-                        : !opts.pool && opts.idle_ns > 0 ? "pool: must be given outside of a fiber"
-                                                         : NULL;
-    if (wrong) {
-        return weft__refuse(-EINVAL, wrong);
+    const char *problem = opts.min > opts.max    ? "min: must be at most max"
+                          : opts.max > MAX_LIMIT ? "max: must be at most 65536"
+                          : !address[0]          ? "address: must be given"
+                          : !opts.pool && opts.idle_ns > 0
+                              ? "pool: must be given outside of a fiber"
+                              : NULL;
+    if (problem) {
+        return weft__refuse(-EINVAL, problem);
     }
     size_t len = strlen(address) + 1;
     weft_connpool *pool = weft__alloc(sizeof *pool + len);
     struct idle *idle = pool ? weft__alloc(opts.max * sizeof *idle) : NULL;
-    char *name = idle ? weft__text_copy(opts.name ? opts.name : address) : NULL;
+    char *name = idle ? weft__objname_copy(opts.name ? opts.name : address) : NULL;
     if (!name) {
         weft__free(idle);
         weft__free(pool);
@@ -136,7 +137,7 @@ void weft_connpool_destroy(weft_connpool *pool)
         return;
     }
     if (pool->opts.idle_ns > 0) {
-        weft__timer_end(&pool->timer);
+        weft__timer_cancel_sync(&pool->timer);
         weft_timer_deinit(&pool->timer);
     }
     weft__source_deinit(&pool->source, "connection pool");
@@ -154,7 +155,7 @@ void weft_connpool_destroy(weft_connpool *pool)
 /* --- acquire ---------------------------------------------------------------------------------- */
 
 /* Whether an idle connection has neither ended nor received unexpected data. */
-static bool is_quiet(int fd)
+static bool is_reusable(int fd)
 {
     char byte;
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
@@ -166,7 +167,7 @@ static int take_idle_locked(weft_connpool *pool)
 }
 
 /* One connection fewer: pass its place to a waiter, which opens a new one. */
-static void give_place(weft_connpool *pool)
+static void release_place(weft_connpool *pool)
 {
     struct weft__chain ready;
     struct weft__node *node;
@@ -181,12 +182,12 @@ static void give_place(weft_connpool *pool)
     weft__place_chain(&ready);
 }
 
-static int make(weft_connpool *pool, int64_t deadline)
+static int open_connection(weft_connpool *pool, int64_t deadline)
 {
     int fd = pool->opts.connect ? pool->opts.connect(pool->opts.arg, pool->address, deadline)
                                 : weft_dial(pool->address, &pool->opts.dial, deadline);
     if (fd < 0) {
-        give_place(pool);
+        release_place(pool);
     }
     return fd;
 }
@@ -202,12 +203,12 @@ static int wait_locked(weft_connpool *pool, int64_t deadline)
     if (err) {
         return err;
     }
-    return node.value ? (int)(intptr_t)node.value - 1 : make(pool, deadline);
+    return node.value ? (int)(intptr_t)node.value - 1 : open_connection(pool, deadline);
 }
 
-int weft_connpool_take(weft_connpool *pool, int64_t deadline)
+int weft_connpool_acquire(weft_connpool *pool, int64_t deadline)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     for (;;) {
         weft__source_lock(&pool->source);
         int fd = take_idle_locked(pool);
@@ -221,7 +222,7 @@ int weft_connpool_take(weft_connpool *pool, int64_t deadline)
         }
         pool->count += fd < 0;
         weft__source_unlock(&pool->source);
-        bool good = fd < 0 || is_quiet(fd);
+        bool good = fd < 0 || is_reusable(fd);
         weft__source_lock(&pool->source);
         uint64_t *counter = fd < 0 ? &pool->stats.misses
                             : good ? &pool->stats.hits
@@ -229,19 +230,19 @@ int weft_connpool_take(weft_connpool *pool, int64_t deadline)
         ++*counter;
         weft__source_unlock(&pool->source);
         if (fd < 0) {
-            return make(pool, deadline);
+            return open_connection(pool, deadline);
         }
         if (good) {
             return fd;
         }
         weft_close(fd);
-        give_place(pool);
+        release_place(pool);
     }
 }
 
 /* --- release ---------------------------------------------------------------------------------- */
 
-static void give_back(weft_connpool *pool, int fd)
+static void release_connection(weft_connpool *pool, int fd)
 {
     struct weft__chain ready;
     struct weft__node *node;
@@ -265,14 +266,14 @@ static void give_back(weft_connpool *pool, int fd)
     }
 }
 
-void weft_connpool_give(weft_connpool *pool, int fd, bool reusable)
+void weft_connpool_release(weft_connpool *pool, int fd, bool reusable)
 {
-    WEFT__NEED(pool);
-    if (reusable && is_quiet(fd)) {
-        give_back(pool, fd);
+    WEFT__NONNULL(pool);
+    if (reusable && is_reusable(fd)) {
+        release_connection(pool, fd);
     } else {
         weft_close(fd);
-        give_place(pool);
+        release_place(pool);
     }
 }
 
@@ -292,21 +293,21 @@ static bool reserve_missing(weft_connpool *pool)
 int weft_connpool_fill(weft_connpool *pool, int64_t deadline)
 {
     while (reserve_missing(pool)) {
-        int fd = make(pool, deadline);
+        int fd = open_connection(pool, deadline);
         if (fd < 0) {
             return fd;
         }
         weft__source_lock(&pool->source);
         pool->stats.filled++;
         weft__source_unlock(&pool->source);
-        give_back(pool, fd);
+        release_connection(pool, fd);
     }
     return 0;
 }
 
 void weft_connpool_stats(weft_connpool *pool, struct weft_connpool_stats *out)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     weft__source_lock(&pool->source);
     *out = pool->stats;
     out->idle = pool->idle_count;

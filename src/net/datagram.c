@@ -32,7 +32,7 @@ static int set_options(int fd, int family, const struct weft_datagram_opts *opts
 int weft_datagram_open_addr(const struct weft_addr *addr, const struct weft_datagram_opts *opts)
 {
     int family = addr->storage.ss_family;
-    int fd = weft__socket_make(family, SOCK_DGRAM);
+    int fd = weft__socket_open(family, SOCK_DGRAM);
     if (fd < 0) {
         return fd;
     }
@@ -72,7 +72,7 @@ static int bind_any(int fd, int family)
 int weft_datagram_connect_addr(const struct weft_addr *addr)
 {
     int family = addr->storage.ss_family;
-    int fd = weft__socket_make(family, SOCK_DGRAM);
+    int fd = weft__socket_open(family, SOCK_DGRAM);
     if (fd < 0) {
         return fd;
     }

@@ -8,26 +8,26 @@
 #include "io/fd.h"
 #include "io/op.h"
 #include "net/addr.h"
-#include "net/group.h"
+#include "net/epoll_set.h"
 #include "net/socket.h"
 
-#define MOST 16u /* addresses of a host that are tried at most */
-#define NEXT_NS 250000000
+#define MAX_ADDRS 16u /* addresses of a host that are tried at most */
+#define ATTEMPT_DELAY_NS 250000000
 
 struct dial {
-    const struct weft_addr *addrs[MOST];
-    int fds[MOST]; /* of attempts in progress; -1: not begun, or ended */
+    const struct weft_addr *addrs[MAX_ADDRS];
+    int fds[MAX_ADDRS]; /* of attempts in progress; -1: not begun, or ended */
     size_t count, begun, open;
-    struct weft__group group;
+    struct weft__epoll_set group;
     int err; /* of the last failure */
 };
 
 /* Alternate between the address families, beginning with that of the best address. */
 static void interleave(struct dial *dial, const struct weft_addr *addrs, size_t n)
 {
-    bool used[MOST] = {false};
+    bool used[MAX_ADDRS] = {false};
     sa_family_t last = AF_UNSPEC;
-    n = n < MOST ? n : MOST;
+    n = n < MAX_ADDRS ? n : MAX_ADDRS;
     while (dial->count < n) {
         size_t pick = n;
         for (size_t i = 0; i < n && pick == n; i++) {
@@ -46,7 +46,7 @@ static void interleave(struct dial *dial, const struct weft_addr *addrs, size_t 
 
 static void end_attempt(struct dial *dial, size_t i, int err)
 {
-    weft__group_want(&dial->group, dial->fds[i], 0);
+    weft__epoll_set_update(&dial->group, dial->fds[i], 0);
     close(dial->fds[i]);
     dial->fds[i] = -1;
     dial->open--;
@@ -72,7 +72,7 @@ static int begin_next(struct dial *dial)
     op.addr_len = addr->len;
     int64_t err = weft__op_perform(&op);
     if (err == -EINPROGRESS) {
-        err = weft__group_want(&dial->group, fd, EPOLLOUT);
+        err = weft__epoll_set_update(&dial->group, fd, EPOLLOUT);
         if (err == 0) {
             return -1;
         }
@@ -84,7 +84,7 @@ static int begin_next(struct dial *dial)
 }
 
 /* An attempt has an outcome. Returns the descriptor if it connected; else -1. */
-static int look(struct dial *dial, int fd)
+static int check_attempt(struct dial *dial, int fd)
 {
     size_t i = 0;
     while (i < dial->begun && dial->fds[i] != fd) {
@@ -93,7 +93,7 @@ static int look(struct dial *dial, int fd)
     if (i == dial->begun) {
         return -1;
     }
-    int err = weft__op_connected(fd);
+    int err = weft__op_connect_result(fd);
     if (err) {
         end_attempt(dial, i, err);
     }
@@ -101,7 +101,7 @@ static int look(struct dial *dial, int fd)
 }
 
 /* Returns the connected descriptor or an error. */
-static int race(struct dial *dial, int64_t next_ns, int64_t deadline)
+static int race(struct dial *dial, int64_t attempt_delay_ns, int64_t deadline)
 {
     int64_t next_at = 0;
     for (;;) {
@@ -113,16 +113,16 @@ static int race(struct dial *dial, int64_t next_ns, int64_t deadline)
         }
         if (dial->begun < dial->count && (dial->open == 0 || now >= next_at)) {
             fd = begin_next(dial);
-            next_at = weft_after(next_ns);
+            next_at = weft_after(attempt_delay_ns);
         } else if (dial->open == 0) {
             return dial->err;
         } else {
             int64_t until = dial->begun < dial->count && next_at < deadline ? next_at : deadline;
-            int n = weft__group_wait(&dial->group, &event, 1, until);
+            int n = weft__epoll_set_wait(&dial->group, &event, 1, until);
             if (n < 0) {
                 return n;
             }
-            fd = n ? look(dial, event.data.fd) : -1;
+            fd = n ? check_attempt(dial, event.data.fd) : -1;
         }
         if (fd >= 0) {
             return fd;
@@ -130,29 +130,30 @@ static int race(struct dial *dial, int64_t next_ns, int64_t deadline)
     }
 }
 
-int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t next_ns, int64_t deadline)
+int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t attempt_delay_ns,
+                    int64_t deadline)
 {
     struct dial dial = {.err = -EINVAL};
-    if (n == 0 || next_ns < 0) {
+    if (n == 0 || attempt_delay_ns < 0) {
         return -EINVAL;
     }
     memset(dial.fds, -1, sizeof dial.fds);
-    int err = weft__group_open(&dial.group);
+    int err = weft__epoll_set_open(&dial.group);
     if (err) {
         return err;
     }
     interleave(&dial, addrs, n);
-    int won = race(&dial, next_ns ? next_ns : NEXT_NS, deadline);
+    int won = race(&dial, attempt_delay_ns ? attempt_delay_ns : ATTEMPT_DELAY_NS, deadline);
     unsigned flags = 0;
     for (size_t i = 0; i < dial.begun; i++) {
         if (dial.fds[i] >= 0 && dial.fds[i] == won) {
-            flags = weft__fd_of_socket(dial.addrs[i]->storage.ss_family, SOCK_STREAM);
+            flags = weft__fd_socket_flags(dial.addrs[i]->storage.ss_family, SOCK_STREAM);
         } else if (dial.fds[i] >= 0) {
             end_attempt(&dial, i, 0);
         }
     }
-    weft__group_close(&dial.group);
-    return won < 0 ? won : weft__socket_known(won, flags);
+    weft__epoll_set_close(&dial.group);
+    return won < 0 ? won : weft__socket_register(won, flags);
 }
 
 /* Split "host:port". */
@@ -172,7 +173,7 @@ static int split(const char *address, char *host, size_t size, unsigned *port)
 
 int weft_dial(const char *address, const struct weft_dial_opts *opts, int64_t deadline)
 {
-    struct weft_addr addrs[MOST];
+    struct weft_addr addrs[MAX_ADDRS];
     char host[256];
     unsigned port;
     if (weft_addr_parse(&addrs[0], address) == 0) {
@@ -182,6 +183,7 @@ int weft_dial(const char *address, const struct weft_dial_opts *opts, int64_t de
     if (err) {
         return err;
     }
-    int n = weft_resolve(host, port, addrs, MOST, opts ? &opts->resolve : NULL, deadline);
-    return n < 0 ? n : weft_dial_addrs(addrs, (size_t)n, opts ? opts->next_ns : 0, deadline);
+    int n = weft_resolve(host, port, addrs, MAX_ADDRS, opts ? &opts->resolve : NULL, deadline);
+    return n < 0 ? n
+                 : weft_dial_addrs(addrs, (size_t)n, opts ? opts->attempt_delay_ns : 0, deadline);
 }

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "io/fd.h"
 #include "net/call.h"
-#include "net/room.h"
+#include "net/fd_exhaustion.h"
 #include "net/socket.h"
 
 #define BACKLOG 1024
-#define ROOM_FIRST_NS 1000000
-#define ROOM_LAST_NS 64000000
+#define EXHAUSTED_FIRST_NS 1000000
+#define EXHAUSTED_LAST_NS 64000000
 
 static const struct weft__wait_kind accept_kind = {.name = "accept", .descriptor = true};
 
@@ -66,7 +66,7 @@ int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts
     if (opts.backlog < 0 || opts.defer_accept_seconds < 0) {
         return weft__refuse(-EINVAL, "backlog, defer_accept_seconds: must not be negative");
     }
-    int fd = weft__socket_make(addr->storage.ss_family, SOCK_STREAM);
+    int fd = weft__socket_open(addr->storage.ss_family, SOCK_STREAM);
     if (fd < 0) {
         return fd;
     }
@@ -91,7 +91,7 @@ int weft_listen(const char *address, const struct weft_listen_opts *opts)
 /* --- accept ------------------------------------------------------------------------------ */
 
 /* Errors of the connection, not of the listener, as listed in accept(2). */
-static bool is_peers(int64_t result)
+static bool is_connection_error(int64_t result)
 {
     switch (-result) {
     case ECONNABORTED:
@@ -117,7 +117,7 @@ static int64_t accept_next(int fd, struct weft_addr *peer, int64_t deadline)
         call.op.addr = peer ? (struct sockaddr *)&peer->storage : NULL;
         call.op.addr_len = sizeof peer->storage;
         got = weft__call_run(&call, deadline, &accept_kind);
-    } while (is_peers(got));
+    } while (is_connection_error(got));
     if (got >= 0 && peer) {
         peer->len = call.op.addr_len;
     }
@@ -125,31 +125,31 @@ static int64_t accept_next(int fd, struct weft_addr *peer, int64_t deadline)
 }
 
 /* Accept after the previous try ran out of descriptors: wait until some are freed. */
-static int64_t accept_with_room(const struct weft__fd *record, uint32_t generation,
-                                struct weft_addr *peer, int64_t deadline)
+static int64_t accept_after_exhaustion(const struct weft__fd *record, uint32_t generation,
+                                       struct weft_addr *peer, int64_t deadline)
 {
-    int64_t got = WEFT__CLOSED, pause = ROOM_FIRST_NS;
-    weft__room_enter();
+    int64_t got = WEFT__CLOSED, pause = EXHAUSTED_FIRST_NS;
+    weft__fd_exhaustion_enter();
     while (weft__fd_generation(record) == generation) {
-        uint64_t closed = weft__room_closed();
+        uint64_t closed = weft__fd_exhaustion_close_count();
         got = accept_next(record->number, peer, deadline);
         int64_t now = weft__clock_ns();
-        if (!weft__room_lacks(got) || deadline <= now) {
+        if (!weft__is_fd_exhaustion(got) || deadline <= now) {
             break;
         }
-        int err = weft__room_wait(closed, deadline - now > pause ? now + pause : deadline);
+        int err = weft__fd_exhaustion_wait(closed, deadline - now > pause ? now + pause : deadline);
         if (err && err != -ETIMEDOUT) {
             got = err;
             break;
         }
         got = WEFT__CLOSED;
-        pause = err && 2 * pause <= ROOM_LAST_NS ? 2 * pause : pause;
+        pause = err && 2 * pause <= EXHAUSTED_LAST_NS ? 2 * pause : pause;
     }
-    weft__room_leave();
+    weft__fd_exhaustion_leave();
     return got;
 }
 
-static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool waits_for_room)
+static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool wait_if_exhausted)
 {
     int err = 0;
     const struct weft__fd *record = weft__fd_use(fd, &err);
@@ -160,10 +160,10 @@ static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool wa
     /* An accepted socket is of the listener's kind. */
     unsigned flags = weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0;
     int64_t got = accept_next(fd, peer, deadline);
-    if (__builtin_expect(weft__room_lacks(got), 0) && waits_for_room) {
-        got = accept_with_room(record, generation, peer, deadline);
+    if (__builtin_expect(weft__is_fd_exhaustion(got), 0) && wait_if_exhausted) {
+        got = accept_after_exhaustion(record, generation, peer, deadline);
     }
-    return got < 0 ? (int)got : weft__socket_known((int)got, flags);
+    return got < 0 ? (int)got : weft__socket_register((int)got, flags);
 }
 
 int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
@@ -171,7 +171,7 @@ int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
     return accept_from(fd, peer, deadline, true);
 }
 
-int weft__accept_or_lack(int fd, struct weft_addr *peer, int64_t deadline)
+int weft__accept_or_exhausted(int fd, struct weft_addr *peer, int64_t deadline)
 {
     return accept_from(fd, peer, deadline, false);
 }

@@ -40,11 +40,11 @@ static int fd_at(const struct cmsghdr *cmsg, size_t i)
     return fd;
 }
 
-static void arrived(struct msghdr *msg)
+static void reset_received_fds(struct msghdr *msg)
 {
     for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg)) {
         for (size_t i = 0; i < fds_in(cmsg); i++) {
-            weft__fd_arrived(fd_at(cmsg, i));
+            weft__fd_reset_unknown(fd_at(cmsg, i));
         }
     }
 }
@@ -60,7 +60,7 @@ ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadli
     call.op.msg = msg;
     int64_t got = err ? err : weft__call_run(&call, deadline, &recv_kind);
     if (got >= 0 && msg->msg_controllen > 0) {
-        arrived(msg);
+        reset_received_fds(msg);
     }
     return got;
 }
@@ -125,12 +125,12 @@ ssize_t weft_send_fds(int fd, const void *buf, size_t n, const int *fds, int cou
 }
 
 /* Store the descriptors that fit, and close the rest. */
-static int take(struct msghdr *msg, int *fds, int room)
+static int collect_fds(struct msghdr *msg, int *fds, int capacity)
 {
     int taken = 0;
     for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg)) {
         for (size_t i = 0; i < fds_in(cmsg); i++) {
-            if (taken < room) {
+            if (taken < capacity) {
                 fds[taken++] = fd_at(cmsg, i);
             } else {
                 weft_close(fd_at(cmsg, i));
@@ -145,22 +145,22 @@ ssize_t weft_recv_fds(int fd, void *buf, size_t n, int *fds, int *count, int64_t
     struct iovec iov = {.iov_base = buf, .iov_len = n};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     union control control;
-    int room = *count;
-    if (room < 0 || room > WEFT_FDS_MAX) {
+    int capacity = *count;
+    if (capacity < 0 || capacity > WEFT_FDS_MAX) {
         return -EINVAL;
     }
-    if (room > 0) {
+    if (capacity > 0) {
         memset(&control, 0, sizeof control);
         msg.msg_control = &control;
-        msg.msg_controllen = CMSG_LEN((size_t)room * sizeof *fds); /* no space for one more */
+        msg.msg_controllen = CMSG_LEN((size_t)capacity * sizeof *fds); /* no space for one more */
     }
     ssize_t got = weft__message_recv(fd, &msg, 0, deadline);
     if (got < 0) {
         return got;
     }
-    *count = take(&msg, fds, room);
+    *count = collect_fds(&msg, fds, capacity);
     if (msg.msg_flags & MSG_CTRUNC) {
-        got = *count < room ? -EMFILE : -EMSGSIZE;
+        got = *count < capacity ? -EMFILE : -EMSGSIZE;
         while (*count > 0) {
             weft_close(fds[--*count]);
         }

@@ -26,7 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/lock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "io/fd.h"
 #include "sched/fork.h"
 #include "sched/pool.h"
@@ -42,8 +42,8 @@ struct watch {
     /* Under the lock. */
     struct watch *next, **at; /* in the bucket; at == NULL: unlinked */
     weft_fiber fiber;
-    bool waits, calls; /* what the fiber is doing */
-    int end;           /* 0: active; REMOVED; or a negative errno to report to the callback */
+    bool waiting, calling; /* what the fiber is doing */
+    int end;               /* 0: active; REMOVED; or a negative errno to report to the callback */
 };
 
 #define REMOVED INT_MIN
@@ -124,8 +124,8 @@ static int begin_wait(struct watch *watch)
 {
     weft__lock(&lock);
     int end = watch->end;
-    watch->waits = end == 0;
-    watch->calls = false;
+    watch->waiting = end == 0;
+    watch->calling = false;
     weft__unlock(&lock);
     return end;
 }
@@ -134,15 +134,15 @@ static int begin_wait(struct watch *watch)
 static int finish_wait(struct watch *watch, int found)
 {
     weft__lock(&lock);
-    watch->waits = false;
+    watch->waiting = false;
     int end = watch->end;
-    watch->calls = !end && found >= 0;
+    watch->calling = !end && found >= 0;
     if (!end && found < 0 && found != -EINTR) {
         unlink_locked(watch);
     }
     weft__unlock(&lock);
     if (end) {
-        weft_clear_interrupt();
+        weft_fiber_clear_interrupt();
         return end;
     }
     return found;
@@ -219,8 +219,8 @@ static int add_locked(struct watch *watch)
 
 int weft_pool_watch_add(weft_pool *pool, int fd, int event, weft_pool_watch_fn fn, void *arg)
 {
-    WEFT__NEED(pool);
-    WEFT__NEED(fn);
+    WEFT__NONNULL(pool);
+    WEFT__NONNULL(fn);
     static struct weft__fork_once once;
     uint32_t generation = 0;
     weft__fork_once(&once, watch_forks);
@@ -259,19 +259,20 @@ static void end_locked(struct watch *watch, int end)
 {
     unlink_locked(watch);
     watch->end = end;
-    if (watch->waits) {
-        (void)weft_interrupt(watch->fiber); /* the fiber exists: it must still take the lock */
+    if (watch->waiting) {
+        (void)weft_fiber_interrupt(
+            watch->fiber); /* the fiber exists: it must still take the lock */
     }
 }
 
 int weft_pool_watch_remove(weft_pool *pool, int fd, int event)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     int err = -ENOENT;
     weft__lock(&lock);
     struct watch *watch = find_locked(pool, fd, event);
     if (watch) {
-        err = watch->calls ? -EINPROGRESS : 0;
+        err = watch->calling ? -EINPROGRESS : 0;
         end_locked(watch, REMOVED);
     }
     weft__unlock(&lock);
@@ -280,7 +281,7 @@ int weft_pool_watch_remove(weft_pool *pool, int fd, int event)
 
 int weft_pool_watch_cancel(weft_pool *pool, int fd, int event)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     weft__lock(&lock);
     struct watch *watch = find_locked(pool, fd, event);
     if (watch) {
@@ -305,7 +306,7 @@ static int cancel_in_locked(struct watch *watch, const weft_pool *pool, int fd)
 
 int weft_pool_watch_cancel_all(weft_pool *pool, int fd)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     int n = 0;
     weft__lock(&lock);
     if (fd >= 0) {

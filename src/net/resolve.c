@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "net/group.h"
+#include "net/epoll_set.h"
 
 /* Parse a host that is a numeric address, without a port. */
 static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 {
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     bool v6 = strchr(host, ':') != NULL;
     size_t len = strlen(host);
     if (len == 0 || len > sizeof text - 16 || strcmp(host, "*") == 0) {
@@ -34,12 +34,12 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 #include "sched/worker.h"
 
 #define TRY_NS 2000000000
-#define TRY_MOST_MS 3600000 /* c-ares doubles it with each try */
-#define TRIES_MOST 30       /* days in total; c-ares multiplies it by the servers, in an int */
+#define TRY_MAX_MS 3600000 /* c-ares doubles it with each try */
+#define TRIES_MAX 30       /* days in total; c-ares multiplies it by the servers, in an int */
 #define EVENTS 8
 
 struct query {
-    struct weft__group group;
+    struct weft__epoll_set group;
     bool done;
     int status;
     struct ares_addrinfo *found;
@@ -60,7 +60,7 @@ static int library_init(void)
 static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
 {
     struct query *query = arg;
-    weft__group_want(&query->group, fd, (readable ? EPOLLIN : 0) | (writable ? EPOLLOUT : 0));
+    weft__epoll_set_update(&query->group, fd, (readable ? EPOLLIN : 0) | (writable ? EPOLLOUT : 0));
 }
 
 static void on_result(void *arg, int status, int timeouts, struct ares_addrinfo *found)
@@ -97,17 +97,17 @@ static int as_errno(int status)
 static int try_ms(int64_t ns)
 {
     int64_t ms = ns > 0 ? (ns - 1) / 1000000 + 1 : TRY_NS / 1000000;
-    return ms < TRY_MOST_MS ? (int)ms : TRY_MOST_MS;
+    return ms < TRY_MAX_MS ? (int)ms : TRY_MAX_MS;
 }
 
 static int channel_open(ares_channel *out, struct query *query,
                         const struct weft_resolve_opts *opts)
 {
     struct ares_options options = {
-        .timeout = try_ms(opts->try_ns),
-        .tries = opts->tries == 0           ? 3
-                 : opts->tries < TRIES_MOST ? opts->tries
-                                            : TRIES_MOST,
+        .timeout = try_ms(opts->try_timeout_ns),
+        .tries = opts->tries == 0          ? 3
+                 : opts->tries < TRIES_MAX ? opts->tries
+                                           : TRIES_MAX,
         .lookups = (char[]){"fb"}, /* the hosts file, then the servers */
         .sock_state_cb = on_socket,
         .sock_state_cb_data = query,
@@ -139,7 +139,7 @@ static int run(ares_channel channel, struct query *query, int64_t deadline)
 {
     struct epoll_event events[EVENTS];
     while (!query->done) {
-        int n = weft__group_wait(&query->group, events, EVENTS, next_call(channel, deadline));
+        int n = weft__epoll_set_wait(&query->group, events, EVENTS, next_call(channel, deadline));
         if (n < 0) {
             return n;
         }
@@ -159,7 +159,8 @@ static int run(ares_channel channel, struct query *query, int64_t deadline)
     return as_errno(query->status);
 }
 
-static int take(const struct ares_addrinfo *found, unsigned port, struct weft_addr *out, size_t max)
+static int copy_addrs(const struct ares_addrinfo *found, unsigned port, struct weft_addr *out,
+                      size_t max)
 {
     size_t n = 0;
     for (const struct ares_addrinfo_node *node = found->nodes; node && n < max;
@@ -174,8 +175,8 @@ static int take(const struct ares_addrinfo *found, unsigned port, struct weft_ad
     return n ? (int)n : -ENOENT;
 }
 
-static int ask(const char *host, unsigned port, struct weft_addr *out, size_t max,
-               const struct weft_resolve_opts *opts, int64_t deadline)
+static int query_servers(const char *host, unsigned port, struct weft_addr *out, size_t max,
+                         const struct weft_resolve_opts *opts, int64_t deadline)
 {
     ares_channel channel;
     struct query query = {0};
@@ -184,7 +185,7 @@ static int ask(const char *host, unsigned port, struct weft_addr *out, size_t ma
         .ai_socktype = SOCK_STREAM,
     };
     int err = library_init();
-    err = err ? err : weft__group_open(&query.group);
+    err = err ? err : weft__epoll_set_open(&query.group);
     if (err) {
         return err;
     }
@@ -195,17 +196,17 @@ static int ask(const char *host, unsigned port, struct weft_addr *out, size_t ma
         ares_destroy(channel); /* calls on_result if it was not called yet */
     }
     if (!err) {
-        err = take(query.found, port, out, max);
+        err = copy_addrs(query.found, port, out, max);
     }
     if (query.found) {
         ares_freeaddrinfo(query.found);
     }
-    weft__group_close(&query.group);
+    weft__epoll_set_close(&query.group);
     return err;
 }
 #else
-static int ask(const char *host, unsigned port, struct weft_addr *out, size_t max,
-               const struct weft_resolve_opts *opts, int64_t deadline)
+static int query_servers(const char *host, unsigned port, struct weft_addr *out, size_t max,
+                         const struct weft_resolve_opts *opts, int64_t deadline)
 {
     (void)host, (void)port, (void)out, (void)max, (void)opts, (void)deadline;
     return -ENOSYS;
@@ -221,11 +222,11 @@ int weft_resolve(const char *host, unsigned port, struct weft_addr *out, size_t 
     }
     if (max == 0 || port > 65535 || !host[0] ||
         (opts.family && opts.family != AF_INET && opts.family != AF_INET6) || opts.tries < 0 ||
-        opts.try_ns < 0) {
+        opts.try_timeout_ns < 0) {
         return -EINVAL;
     }
     if (parse_numeric(host, port, out) == 0) {
         return opts.family && out->storage.ss_family != opts.family ? -ENOENT : 1;
     }
-    return ask(host, port, out, max, &opts, deadline);
+    return query_servers(host, port, out, max, &opts, deadline);
 }

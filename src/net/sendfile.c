@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "io/fd.h"
-#include "io/quiet.h"
+#include "io/sigpipe.h"
 #include "net/call.h"
 
-#define SPLICE_MOST ((size_t)1 << 20) /* as in io/op.c */
-#define UNCLEAR_NS 1000000
+#define SPLICE_MAX ((size_t)1 << 20) /* as in io/op.c */
+#define RETRY_NS 1000000
 
 static const struct weft__wait_kind sendfile_kind = {.name = "sendfile", .descriptor = true};
 static const struct weft__wait_kind splice_kind = {.name = "splice", .descriptor = true};
@@ -68,14 +68,14 @@ int weft_sendfile_all(int fd, int file, int64_t offset, size_t n, size_t *done, 
 static ssize_t splice_now(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more)
 {
     loff_t from = in_at ? *in_at : 0, to = out_at ? *out_at : 0;
-    struct weft__quiet quiet;
+    struct weft__sigpipe_guard quiet;
     ssize_t moved;
     do {
-        weft__quiet_begin(&quiet);
+        weft__sigpipe_block(&quiet);
         moved = splice(in, in_at ? &from : NULL, out, out_at ? &to : NULL,
-                       n < SPLICE_MOST ? n : SPLICE_MOST,
+                       n < SPLICE_MAX ? n : SPLICE_MAX,
                        SPLICE_F_MOVE | SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0));
-        weft__quiet_end(&quiet, moved < 0 && errno == EPIPE);
+        weft__sigpipe_restore(&quiet, moved < 0 && errno == EPIPE);
     } while (moved < 0 && errno == EINTR);
     if (moved < 0) {
         return -errno;
@@ -91,8 +91,8 @@ static ssize_t splice_now(int in, int64_t *in_at, int out, int64_t *out_at, size
 
 static bool is_ready(int fd, short events)
 {
-    struct pollfd ask = {.fd = fd, .events = events};
-    return poll(&ask, 1, 0) != 0;
+    struct pollfd pfd = {.fd = fd, .events = events};
+    return poll(&pfd, 1, 0) != 0;
 }
 
 /* The kernel does not say which side blocked. Both may be reported ready, where splice and poll
@@ -105,11 +105,11 @@ static int wait_either(int in, int out, int64_t deadline)
     if (!is_ready(out, POLLOUT)) {
         return weft__call_wait(out, WEFT__SIDE_OUT, deadline, &splice_kind);
     }
-    return weft_sleep(UNCLEAR_NS);
+    return weft_sleep(RETRY_NS);
 }
 
 /* Make sure that splice does not block on this descriptor. */
-static int use(int fd)
+static int prepare(int fd)
 {
     int err = 0;
     struct weft__fd *record = weft__fd_use(fd, &err);
@@ -127,8 +127,8 @@ static int use(int fd)
 ssize_t weft_splice(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more,
                     int64_t deadline)
 {
-    int err = use(in);
-    err = err ? err : use(out);
+    int err = prepare(in);
+    err = err ? err : prepare(out);
     while (!err) {
         ssize_t moved = splice_now(in, in_at, out, out_at, n, more);
         if (moved != -EAGAIN) {

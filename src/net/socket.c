@@ -14,13 +14,13 @@
 
 #include "base/clock.h"
 #include "io/fd.h"
-#include "net/holder.h"
+#include "net/addr_in_use.h"
 #include "sched/worker.h"
 
 #define RETRY_PAUSE_NS 2000000
 #define ALIVE_NS 100000000 /* a process that has the address for this long is not about to end */
 
-int weft__socket_known(int fd, unsigned flags)
+int weft__socket_register(int fd, unsigned flags)
 {
     int err = weft__fd_open(fd, WEFT__FD_SOCKET | WEFT__FD_NONBLOCK | flags);
     if (err) {
@@ -29,10 +29,10 @@ int weft__socket_known(int fd, unsigned flags)
     return err ? err : fd;
 }
 
-int weft__socket_make(int family, int type)
+int weft__socket_open(int family, int type)
 {
     int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return fd < 0 ? -errno : weft__socket_known(fd, weft__fd_of_socket(family, type));
+    return fd < 0 ? -errno : weft__socket_register(fd, weft__fd_socket_flags(family, type));
 }
 
 /* --- files of Unix sockets ------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static bool is_refused(const struct weft_addr *addr, int type)
 
 /* A file exists at the path. Returns 0 if it was the socket of a process that is gone, and removes
  * it, unless another process has just done that and owns the path now. */
-static int clear(const char *path, const struct weft_addr *addr, int type)
+static int remove_stale(const char *path, const struct weft_addr *addr, int type)
 {
     struct stat before, after;
     if (lstat(path, &before) != 0) {
@@ -79,7 +79,7 @@ static int clear(const char *path, const struct weft_addr *addr, int type)
     return !dead ? -EADDRINUSE : unlink(path) == 0 ? 0 : -errno;
 }
 
-/* Not inlined: bind_again sleeps between two calls, and the cached address of errno must not live
+/* Not inlined: bind_with_retries sleeps between two calls, and the cached address of errno must not live
  * across that. */
 static __attribute__((noinline)) int bind_once(int fd, int type, const struct weft_addr *addr)
 {
@@ -87,7 +87,7 @@ static __attribute__((noinline)) int bind_once(int fd, int type, const struct we
     const char *path = path_of(addr);
     int err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
     if (err == -EADDRINUSE && path) {
-        err = clear(path, addr, type);
+        err = remove_stale(path, addr, type);
         if (err == 0 || err == -ENOENT) { /* -ENOENT: the file is gone already */
             err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
         }
@@ -104,26 +104,25 @@ static bool may_wait(void)
     return !w || weft__current(w);
 }
 
-static void say_retried(const struct weft_addr *addr, int64_t ns)
+static void log_retry(const struct weft_addr *addr, int64_t ns)
 {
-    char text[WEFT_ADDR_TEXT];
-    weft_addr_text(addr, text, sizeof text);
-    fprintf(stderr, "weft: %s was still in use; got it after %lld ms\n", text,
-            (long long)(ns / 1000000));
+    char text[WEFT_ADDR_STRLEN];
+    weft_addr_format(addr, text, sizeof text);
+    fprintf(stderr, "weft: %s was in use; bound after %lld ms\n", text, (long long)(ns / 1000000));
 }
 
 /* The kernel tears down an io_uring, with the sockets that its operations use, some time after the
  * process has ended. During the first pauses the owner is not checked again: a process that was
  * just killed may still be listed. */
-static int bind_again(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
+static int bind_with_retries(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
 {
-    int64_t began = weft__clock_ns(), until = weft__clock_later(began, retry_ns), now = began;
-    enum weft__holder holder = weft__holder_of(addr, type);
+    int64_t began = weft__clock_ns(), until = weft__clock_add(began, retry_ns), now = began;
+    enum weft__addr_owner holder = weft__addr_find_owner(addr, type);
     int err = -EADDRINUSE;
-    while (err == -EADDRINUSE && holder != WEFT__HOLDER_SELF && now < until) {
-        if (holder == WEFT__HOLDER_OTHER && now - began >= ALIVE_NS) {
-            holder = weft__holder_of(addr, type);
-            if (holder != WEFT__HOLDER_UNKNOWN) {
+    while (err == -EADDRINUSE && holder != WEFT__ADDR_OWNER_SELF && now < until) {
+        if (holder == WEFT__ADDR_OWNER_OTHER && now - began >= ALIVE_NS) {
+            holder = weft__addr_find_owner(addr, type);
+            if (holder != WEFT__ADDR_OWNER_UNKNOWN) {
                 break;
             }
         }
@@ -135,7 +134,7 @@ static int bind_again(int fd, int type, const struct weft_addr *addr, int64_t re
         now = weft__clock_ns();
     }
     if (!err) {
-        say_retried(addr, now - began);
+        log_retry(addr, now - began);
     }
     return err;
 }
@@ -143,13 +142,14 @@ static int bind_again(int fd, int type, const struct weft_addr *addr, int64_t re
 int weft__socket_bind(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
 {
     int err = bind_once(fd, type, addr);
-    return err == -EADDRINUSE && retry_ns > 0 && may_wait() ? bind_again(fd, type, addr, retry_ns)
-                                                            : err;
+    return err == -EADDRINUSE && retry_ns > 0 && may_wait()
+               ? bind_with_retries(fd, type, addr, retry_ns)
+               : err;
 }
 
 /* --- identity of a Unix socket's file --------------------------------------------------------- */
 
-void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr)
+void weft__socket_file_record(struct weft__socket_file *file, const struct weft_addr *addr)
 {
     struct stat st;
     const char *path = path_of(addr);
@@ -178,13 +178,13 @@ int weft_socketpair(int type, int out[2])
     if (socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
         return -errno;
     }
-    unsigned flags = weft__fd_of_socket(AF_UNIX, type);
-    int first = weft__socket_known(ends[0], flags);
+    unsigned flags = weft__fd_socket_flags(AF_UNIX, type);
+    int first = weft__socket_register(ends[0], flags);
     if (first < 0) {
         close(ends[1]);
         return first;
     }
-    int second = weft__socket_known(ends[1], flags);
+    int second = weft__socket_register(ends[1], flags);
     if (second < 0) {
         weft_close(first);
         return second;

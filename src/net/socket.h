@@ -13,13 +13,13 @@ int weft__socket_set(int fd, int level, int option, int value);
 /* Register a non-blocking descriptor that a call of ours has just got from the kernel. On an error
  * the descriptor is closed. Returns the descriptor or -ENOMEM. `flags`: WEFT__FD_STREAM or 0, in
  * addition to those implied. */
-int weft__socket_known(int fd, unsigned flags);
+int weft__socket_register(int fd, unsigned flags);
 /* Create and register a socket. Returns the descriptor or an errno. */
-int weft__socket_make(int family, int type);
+int weft__socket_open(int family, int type);
 
 /* As weft_accept_from, but returns the error at once when descriptors run out
- * (weft__room_lacks). */
-int weft__accept_or_lack(int fd, struct weft_addr *peer, int64_t deadline);
+ * (weft__is_fd_exhaustion). */
+int weft__accept_or_exhausted(int fd, struct weft_addr *peer, int64_t deadline);
 
 /* Bind a socket. The path of a Unix socket of this type that no process has open is reused.
  * -EEXIST: another file is there, which is left in place. An address in use is retried for up to
@@ -34,7 +34,7 @@ struct weft__socket_file {
     ino_t number; /* 0: none; unique while the socket is open */
 };
 /* Record the file of a socket that has just been bound. */
-void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr);
+void weft__socket_file_record(struct weft__socket_file *file, const struct weft_addr *addr);
 /* Remove the file if it still is the recorded one. Call before closing the socket. */
 void weft__socket_file_remove(const struct weft__socket_file *file, const struct weft_addr *addr);
 

@@ -17,13 +17,13 @@
 
 #include "base/alloc.h"
 #include "base/lock.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "sched/perf.h"
 
 #define BUCKETS 488u
 
-struct share {
+struct event_shard {
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) calls;
     _Atomic(uint64_t) total, max, count, max_count, sum, max_sum;
     _Atomic(uint64_t) buckets[BUCKETS];
@@ -36,7 +36,7 @@ struct weft_collector {
     struct weft__lock lock;        /* start, stop */
     bool started, short_of_memory; /* under it */
     /* For each type an array of shards; NULL: not accepted. */
-    _Atomic(struct share *) records[WEFT_PERF_TYPES];
+    _Atomic(struct event_shard *) records[WEFT_PERF_TYPES];
 };
 
 /* --- histograms ---------------------------------------------------------------- */
@@ -82,21 +82,21 @@ static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
 {
     (void)pool;
     weft_collector *collector = arg;
-    struct share *share =
+    struct event_shard *event_shard =
         atomic_load_explicit(&collector->records[type], memory_order_acquire); /* pairs: accept */
-    if (!share) {
+    if (!event_shard) {
         return;
     }
-    share += weft__perf_shard();
+    event_shard += weft__perf_shard();
     uint64_t cost = cost_ns > 0 ? (uint64_t)cost_ns : 0;
-    add(&share->calls, 1);
-    add(&share->total, cost);
-    add(&share->count, count);
-    add(&share->sum, sum);
-    add(&share->buckets[bucket_of(cost)], 1);
-    raise_to(&share->max, cost);
-    raise_to(&share->max_count, count);
-    raise_to(&share->max_sum, sum);
+    add(&event_shard->calls, 1);
+    add(&event_shard->total, cost);
+    add(&event_shard->count, count);
+    add(&event_shard->sum, sum);
+    add(&event_shard->buckets[bucket_of(cost)], 1);
+    raise_to(&event_shard->max, cost);
+    raise_to(&event_shard->max_count, count);
+    raise_to(&event_shard->max_sum, sum);
 }
 
 /* Types are offered one at a time. */
@@ -107,12 +107,12 @@ static bool accept(unsigned type, void *arg)
         return false;
     }
     if (!atomic_load_explicit(&collector->records[type], memory_order_relaxed)) {
-        struct share *shares = weft__alloc(WEFT__PERF_SHARDS * sizeof *shares);
-        if (!shares) {
+        struct event_shard *event_shards = weft__alloc(WEFT__PERF_SHARDS * sizeof *event_shards);
+        if (!event_shards) {
             collector->short_of_memory = true;
             return false;
         }
-        atomic_store_explicit(&collector->records[type], shares, memory_order_release);
+        atomic_store_explicit(&collector->records[type], event_shards, memory_order_release);
     }
     return true;
 }
@@ -123,7 +123,7 @@ int weft_collector_create(weft_collector **out, const struct weft_collector_opts
 {
     const char *prefix = opts && opts->prefix ? opts->prefix : "weft";
     weft_collector *collector = weft__alloc(sizeof *collector);
-    if (!collector || !(collector->prefix = weft__text_copy(prefix))) {
+    if (!collector || !(collector->prefix = weft__objname_copy(prefix))) {
         weft__free(collector);
         return -ENOMEM;
     }
@@ -149,7 +149,7 @@ void weft_collector_destroy(weft_collector *collector)
 
 int weft_collector_start(weft_collector *collector)
 {
-    WEFT__NEED(collector);
+    WEFT__NONNULL(collector);
     weft__lock(&collector->lock);
     int err = collector->started ? -EBUSY : 0;
     if (!err) {
@@ -168,7 +168,7 @@ int weft_collector_start(weft_collector *collector)
 
 void weft_collector_stop(weft_collector *collector)
 {
-    WEFT__NEED(collector);
+    WEFT__NONNULL(collector);
     weft__lock(&collector->lock);
     if (collector->started) {
         weft_perf_remove(&collector->callback);
@@ -184,20 +184,20 @@ static void zero(_Atomic(uint64_t) *counter)
 
 void weft_collector_reset(weft_collector *collector)
 {
-    WEFT__NEED(collector);
+    WEFT__NONNULL(collector);
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
-        struct share *shares =
+        struct event_shard *event_shards =
             atomic_load_explicit(&collector->records[type], memory_order_acquire);
-        for (unsigned i = 0; shares && i < WEFT__PERF_SHARDS; i++) {
-            zero(&shares[i].calls);
-            zero(&shares[i].total);
-            zero(&shares[i].max);
-            zero(&shares[i].count);
-            zero(&shares[i].max_count);
-            zero(&shares[i].sum);
-            zero(&shares[i].max_sum);
+        for (unsigned i = 0; event_shards && i < WEFT__PERF_SHARDS; i++) {
+            zero(&event_shards[i].calls);
+            zero(&event_shards[i].total);
+            zero(&event_shards[i].max);
+            zero(&event_shards[i].count);
+            zero(&event_shards[i].max_count);
+            zero(&event_shards[i].sum);
+            zero(&event_shards[i].max_sum);
             for (unsigned k = 0; k < BUCKETS; k++) {
-                zero(&shares[i].buckets[k]);
+                zero(&event_shards[i].buckets[k]);
             }
         }
     }
@@ -238,26 +238,26 @@ static uint64_t sum_ns(uint64_t a, uint64_t b)
 
 int weft_collector_read(weft_collector *collector, unsigned type, struct weft_perf_stats *out)
 {
-    WEFT__NEED(collector);
-    const struct share *shares =
+    WEFT__NONNULL(collector);
+    const struct event_shard *event_shards =
         type < WEFT_PERF_TYPES ? atomic_load_explicit(&collector->records[type],
                                                       memory_order_acquire) /* pairs: accept */
                                : NULL;
-    if (!shares) {
+    if (!event_shards) {
         return -ENOENT;
     }
     uint64_t buckets[BUCKETS] = {0}, events = 0, max = 0, total = 0;
     *out = (struct weft_perf_stats){0};
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
-        out->calls += get(&shares[i].calls);
-        total = sum_ns(total, get(&shares[i].total));
-        out->count += get(&shares[i].count);
-        out->sum += get(&shares[i].sum);
-        max = larger(max, get(&shares[i].max));
-        out->max_count = larger(out->max_count, get(&shares[i].max_count));
-        out->max_sum = larger(out->max_sum, get(&shares[i].max_sum));
+        out->calls += get(&event_shards[i].calls);
+        total = sum_ns(total, get(&event_shards[i].total));
+        out->count += get(&event_shards[i].count);
+        out->sum += get(&event_shards[i].sum);
+        max = larger(max, get(&event_shards[i].max));
+        out->max_count = larger(out->max_count, get(&event_shards[i].max_count));
+        out->max_sum = larger(out->max_sum, get(&event_shards[i].max_sum));
         for (unsigned k = 0; k < BUCKETS; k++) {
-            uint64_t n = get(&shares[i].buckets[k]);
+            uint64_t n = get(&event_shards[i].buckets[k]);
             buckets[k] += n;
             events += n;
         }
@@ -274,9 +274,9 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
     return 0;
 }
 
-void weft_collector_print(weft_collector *collector, FILE *out)
+void weft_collector_dump(weft_collector *collector, FILE *out)
 {
-    WEFT__NEED(collector);
+    WEFT__NONNULL(collector);
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
         struct weft_perf_stats s;
         if (weft_collector_read(collector, type, &s) == 0 && s.calls) {

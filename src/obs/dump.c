@@ -1,4 +1,4 @@
-/* The dump of all fibers: take a snapshot of each slot's fiber (obs/view.h), group fibers with the
+/* The dump of all fibers: take a snapshot of each slot's fiber (obs/fiber_snapshot.h), group fibers with the
  * same stack (obs/fold.h), and when no fiber is held any more, look up the symbols and write the
  * dump. */
 #include "obs/dump.h"
@@ -18,7 +18,7 @@
 
 int weft__dump_check(const struct weft_dump_opts *opts)
 {
-    return opts && (opts->max_frames > WEFT__VIEW_FRAMES || opts->sample_ns < 0 ||
+    return opts && (opts->max_frames > WEFT__SNAPSHOT_FRAMES || opts->sample_ns < 0 ||
                     (opts->format != WEFT_DUMP_TEXT && opts->format != WEFT_DUMP_JSON) ||
                     opts->sample_signal > SIGRTMAX)
                ? -EINVAL
@@ -44,20 +44,20 @@ void weft__dump_destroy(struct weft__dump *dump)
     weft__unmap(dump, sizeof *dump);
 }
 
-static void look_at_all(struct weft__dump *dump)
+static void snapshot_all(struct weft__dump *dump)
 {
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         if (dump->seen >= dump->opts.max_fibers) {
-            dump->viewer.max_frames = dump->viewer.max_steps =
+            dump->context.max_frames = dump->context.max_steps =
                 0; /* from here on, fibers are only counted */
         }
-        if (!weft__view_slot(&dump->viewer, slot, &dump->view)) {
+        if (!weft__fiber_snapshot_slot(&dump->context, slot, &dump->snap)) {
             continue;
         }
         if (dump->seen < dump->opts.max_fibers) {
             dump->seen++;
-            weft__fold_add(&dump->fold, &dump->view);
+            weft__fold_add(&dump->fold, &dump->snap);
         } else {
             dump->cut++;
         }
@@ -68,14 +68,14 @@ static void begin_sampling(struct weft__dump *dump)
 {
     const struct weft_dump_opts *o = &dump->opts;
     dump->no_sampling = NULL;
-    if (!dump->viewer.max_frames || o->sample_signal < 0) {
+    if (!dump->context.max_frames || o->sample_signal < 0) {
         return;
     }
     int err = weft__sample_begin(o->sample_signal);
-    dump->viewer.sampling = err == 0;
+    dump->context.sampling = err == 0;
     if (err) {
         dump->no_sampling = err == -EBUSY
-                                ? "their signal is in use, by the program or by another dump"
+                                ? "the sample signal is in use by the program or by another dump"
                                 : "no such signal";
     }
 }
@@ -89,22 +89,23 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
     dump->seen = dump->cut = 0;
     memset(&dump->fold, 0, sizeof dump->fold);
     dump->fold.max_shown = o->max_shown;
-    memset(&dump->trails, 0, sizeof dump->trails); /* objects may be loaded and unloaded between
+    memset(&dump->unwind_cache, 0,
+           sizeof dump->unwind_cache); /* objects may be loaded and unloaded between
                                                       dumps */
     memset(&dump->symbols, 0, sizeof dump->symbols);
-    dump->viewer = (struct weft__viewer){
+    dump->context = (struct weft__snapshot_context){
         .pool = o->pool,
-        .group = (const struct weft__ranks *)(const void *)o->group,
+        .group = (const struct weft__group_queues *)(const void *)o->group,
         .max_frames = o->no_frames || !weft__unwind_works() ? 0 : (int)o->max_frames,
         .max_steps = o->no_frames ? 0 : (int)o->max_frames,
         .sample_ns = o->sample_ns,
         .sample_budget = o->sample_ns < INT64_MAX / SAMPLES ? o->sample_ns * SAMPLES : INT64_MAX,
-        .shot = &dump->shot,
-        .trails = &dump->trails,
+        .stack_sample = &dump->stack_sample,
+        .unwind_cache = &dump->unwind_cache,
     };
     begin_sampling(dump);
-    look_at_all(dump);
-    if (dump->viewer.sampling) {
+    snapshot_all(dump);
+    if (dump->context.sampling) {
         weft__sample_end();
     }
     if (o->format == WEFT_DUMP_JSON) {
@@ -113,7 +114,7 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
         weft__dump_text(dump);
     }
     weft__fold_deinit(&dump->fold);
-    return weft__out_flush(&dump->out);
+    return weft__writer_flush(&dump->out);
 }
 
 const char *weft__dump_symbol(struct weft__dump *dump, const void *pc, bool returns)
@@ -123,7 +124,7 @@ const char *weft__dump_symbol(struct weft__dump *dump, const void *pc, bool retu
                 (sizeof dump->symbols / sizeof *dump->symbols);
     if (dump->symbols[at].inside != inside) {
         dump->symbols[at].inside = inside;
-        weft__symbol(pc, returns, dump->symbols[at].text, sizeof dump->symbols[at].text);
+        weft__symbol_format(pc, returns, dump->symbols[at].text, sizeof dump->symbols[at].text);
     }
     return dump->symbols[at].text;
 }

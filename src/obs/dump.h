@@ -5,16 +5,16 @@
 #include <weft/dump.h>
 
 #include "obs/fold.h"
-#include "obs/out.h"
+#include "obs/writer.h"
 
 /* The memory of a dump besides the caller's stack. Mapped, not allocated. */
 struct weft__dump {
     struct weft_dump_opts opts; /* with the defaults filled in */
-    struct weft__out out;
-    struct weft__viewer viewer;
-    struct weft__view view;
-    struct weft__shot shot;
-    struct weft__trails trails;
+    struct weft__writer out;
+    struct weft__snapshot_context context;
+    struct weft__fiber_snapshot snap;
+    struct weft__stack_sample stack_sample;
+    struct weft__unwind_cache unwind_cache;
     struct weft__fold fold;
     /* Fibers that were inspected, and fibers that were not because there were too many. */
     size_t seen, cut;

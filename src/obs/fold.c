@@ -37,40 +37,41 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static uint64_t hash_of(const struct weft__view *view)
+static uint64_t hash_of(const struct weft__fiber_snapshot *snap)
 {
-    uint64_t hash = mix(view->state, view->unreadable);
-    hash = mix(mix(hash, (uintptr_t)view->waits), (uintptr_t)view->no_frames);
-    for (int i = 0; i < view->frames; i++) {
-        hash = mix(hash, (uintptr_t)view->pcs[i]);
+    uint64_t hash = mix(snap->state, snap->unreadable);
+    hash = mix(mix(hash, (uintptr_t)snap->waits), (uintptr_t)snap->no_frames);
+    for (int i = 0; i < snap->frames; i++) {
+        hash = mix(hash, (uintptr_t)snap->pcs[i]);
     }
     return hash;
 }
 
-static bool same(const struct weft__fold_group *group, const struct weft__view *view)
+static bool same(const struct weft__fold_group *group, const struct weft__fiber_snapshot *snap)
 {
-    return group->state == view->state && group->unreadable == view->unreadable &&
-           group->waits == view->waits && group->no_frames == view->no_frames &&
-           group->describe == view->describe && group->frames == view->frames &&
-           memcmp(group->pcs, view->pcs, (size_t)view->frames * sizeof *view->pcs) == 0;
+    return group->state == snap->state && group->unreadable == snap->unreadable &&
+           group->waits == snap->waits && group->no_frames == snap->no_frames &&
+           group->describe == snap->describe && group->frames == snap->frames &&
+           memcmp(group->pcs, snap->pcs, (size_t)snap->frames * sizeof *snap->pcs) == 0;
 }
 
-static unsigned list_of(const struct weft__view *view)
+static unsigned list_of(const struct weft__fiber_snapshot *snap)
 {
-    return view->unreadable ? WEFT__FOLD_STATES - 1 : (unsigned)view->state;
+    return snap->unreadable ? WEFT__FOLD_STATES - 1 : (unsigned)snap->state;
 }
 
-static struct weft__fold_group *group_of(struct weft__fold *fold, const struct weft__view *view)
+static struct weft__fold_group *group_of(struct weft__fold *fold,
+                                         const struct weft__fiber_snapshot *snap)
 {
-    uint64_t hash = hash_of(view);
+    uint64_t hash = hash_of(snap);
     struct weft__fold_group *group = fold->hashed[hash % BUCKETS];
-    while (group && !(group->hash == hash && same(group, view))) {
+    while (group && !(group->hash == hash && same(group, snap))) {
         group = group->next_hashed;
     }
     if (group) {
         return group;
     }
-    size_t pcs = (size_t)view->frames * sizeof *view->pcs;
+    size_t pcs = (size_t)snap->frames * sizeof *snap->pcs;
     group = take(fold, sizeof *group + pcs);
     if (!group) {
         return NULL;
@@ -78,36 +79,37 @@ static struct weft__fold_group *group_of(struct weft__fold *fold, const struct w
     *group = (struct weft__fold_group){
         .next_hashed = fold->hashed[hash % BUCKETS],
         .hash = hash,
-        .state = view->state,
-        .unreadable = view->unreadable,
-        .waits = view->waits,
-        .no_frames = view->no_frames,
-        .describe = view->describe,
-        .frames = view->frames,
+        .state = snap->state,
+        .unreadable = snap->unreadable,
+        .waits = snap->waits,
+        .no_frames = snap->no_frames,
+        .describe = snap->describe,
+        .frames = snap->frames,
     };
-    memcpy(group->pcs, view->pcs, pcs);
+    memcpy(group->pcs, snap->pcs, pcs);
     fold->hashed[hash % BUCKETS] = group;
-    unsigned list = list_of(view);
+    unsigned list = list_of(snap);
     *(fold->last[list] ? &fold->last[list]->next : &fold->first[list]) = group;
     fold->last[list] = group;
     fold->groups++;
     return group;
 }
 
-void weft__fold_add(struct weft__fold *fold, const struct weft__view *view)
+void weft__fold_add(struct weft__fold *fold, const struct weft__fiber_snapshot *snap)
 {
-    fold->fibers[list_of(view)]++;
-    struct weft__fold_group *group = group_of(fold, view);
+    fold->fibers[list_of(snap)]++;
+    struct weft__fold_group *group = group_of(fold, snap);
     if (!group) {
         fold->lost++;
         return;
     }
     group->count++;
-    size_t kept = offsetof(struct weft__folded, view) + offsetof(struct weft__view, no_frames);
-    struct weft__folded *one = group->shown < fold->max_shown ? take(fold, kept) : NULL;
+    size_t kept =
+        offsetof(struct weft__fold_member, snap) + offsetof(struct weft__fiber_snapshot, no_frames);
+    struct weft__fold_member *one = group->shown < fold->max_shown ? take(fold, kept) : NULL;
     if (one) {
         one->next = NULL;
-        memcpy(&one->view, view, offsetof(struct weft__view, no_frames));
+        memcpy(&one->snap, snap, offsetof(struct weft__fiber_snapshot, no_frames));
         *(group->last ? &group->last->next : &group->first) = one;
         group->last = one;
         group->shown++;

@@ -8,16 +8,16 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "fiber/sanitizer.h"
+#include "obs/fiber_wait.h"
 #include "obs/sample.h"
 #include "obs/unwind.h"
-#include "obs/waits.h"
-#include "sched/outside.h"
 #include "sched/slab.h"
+#include "sched/wake_source.h"
 #include "sched/watchdog.h"
 
-#define MOST_FIBERS 100 /* in one report */
-#define MOST_THREADS 32
-#define MOST_FRAMES 32
+#define MAX_FIBERS 100 /* in one report */
+#define MAX_WAITING_THREADS 32
+#define MAX_FRAMES 32
 #define SAMPLE_NS 200000000 /* a machine that needs longer has bigger problems */
 
 static struct weft__lock lock;
@@ -84,21 +84,22 @@ static void print_backtrace(const struct weft__hog *hog, FILE *out)
     if (weft__san_valgrind) {
         return;
     }
-    struct weft__shot *shot = weft__unwind_prepare() ? malloc(sizeof *shot) : NULL;
-    void *pcs[MOST_FRAMES];
-    if (!shot || weft__sample_begin(0) != 0) {
-        free(shot);
+    struct weft__stack_sample *stack_sample =
+        weft__unwind_prepare() ? malloc(sizeof *stack_sample) : NULL;
+    void *pcs[MAX_FRAMES];
+    if (!stack_sample || weft__sample_begin(0) != 0) {
+        free(stack_sample);
         return;
     }
-    int err = weft__sample(hog->tid, hog->fiber, weft__clock_ns() + SAMPLE_NS, shot);
+    int err = weft__sample(hog->tid, hog->fiber, weft__clock_ns() + SAMPLE_NS, stack_sample);
     weft__sample_end();
-    int n = err ? 0 : weft__shot_unwind(shot, NULL, pcs, MOST_FRAMES);
+    int n = err ? 0 : weft__stack_sample_unwind(stack_sample, NULL, pcs, MAX_FRAMES);
     for (int i = 0; i < n; i++) {
         char text[160];
-        weft__symbol(pcs[i], i > 0, text, sizeof text);
+        weft__symbol_format(pcs[i], i > 0, text, sizeof text);
         fprintf(out, "    at %s\n", text);
     }
-    free(shot);
+    free(stack_sample);
 }
 
 void weft__report_hog(const struct weft__hog *hog)
@@ -112,7 +113,8 @@ void weft__report_hog(const struct weft__hog *hog)
     fprintf(report.out, " keeps worker %d of pool %s (thread %d) for %" PRId64 " ms already\n",
             hog->worker, hog->pool, hog->tid, hog->held_ns / 1000000);
     if (hog->bound) {
-        fprintf(report.out, "  bound to that worker: %" PRIu64 "; others cannot take these over\n",
+        fprintf(report.out,
+                "  bound to that worker: %" PRIu64 "; other workers cannot take them over\n",
                 hog->bound);
     }
     print_backtrace(hog, report.out);
@@ -125,14 +127,14 @@ void weft__report_hog(const struct weft__hog *hog)
 static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
 {
     uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_acquire) : 0;
-    struct weft__waits waits;
+    struct weft__fiber_wait waits;
     if (!(ident & WEFT__IDENT_LIVE) ||
-        !weft__waits_look(weft__ident_generation(ident) << 32 | task->slot, &waits)) {
+        !weft__fiber_wait_read(weft__ident_generation(ident) << 32 | task->slot, &waits)) {
         return false;
     }
     if (!silent) {
         fprintf(out, "  pool %s: ", waits.pool);
-        weft__waits_print(&waits, out);
+        weft__fiber_wait_print(&waits, out);
         fputc('\n', out);
     }
     return true;
@@ -141,41 +143,41 @@ static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
 /* A thread that waits inside Weft and has not been fired. */
 struct waiting_thread {
     int tid;
-    struct weft__waits waits;
+    struct weft__fiber_wait waits;
 };
 
 /* Copies as many as fit; returns how many there are. Copied first, because printing takes other
  * locks. */
-static size_t look_at_threads(struct waiting_thread *out, size_t room)
+static size_t copy_waiting_threads(struct waiting_thread *out, size_t capacity)
 {
     size_t count = 0;
-    const struct weft__outside_wait *wait = NULL;
-    weft__outside_freeze();
-    while ((wait = weft__outside_next_wait(wait))) {
-        if (!weft__outside_waits(wait)) {
+    const struct weft__thread_wait *wait = NULL;
+    weft__thread_wait_freeze();
+    while ((wait = weft__thread_wait_next(wait))) {
+        if (!weft__thread_wait_is_pending(wait)) {
             continue;
         }
-        if (count < room) {
+        if (count < capacity) {
             out[count] = (struct waiting_thread){.tid = wait->tid};
-            weft__waits_read(wait->kind, wait->on, &out[count].waits);
+            weft__fiber_wait_fill(wait->kind, wait->on, &out[count].waits);
         }
         count++;
     }
-    weft__outside_thaw();
+    weft__thread_wait_thaw();
     return count;
 }
 
 static void print_threads(FILE *out)
 {
-    struct waiting_thread threads[MOST_THREADS];
-    size_t count = look_at_threads(threads, MOST_THREADS);
-    for (size_t i = 0; i < count && i < MOST_THREADS; i++) {
+    struct waiting_thread threads[MAX_WAITING_THREADS];
+    size_t count = copy_waiting_threads(threads, MAX_WAITING_THREADS);
+    for (size_t i = 0; i < count && i < MAX_WAITING_THREADS; i++) {
         fprintf(out, "  thread %d ", threads[i].tid);
-        weft__waits_print_what(&threads[i].waits, out);
+        weft__fiber_wait_print_object(&threads[i].waits, out);
         fputc('\n', out);
     }
-    if (count > MOST_THREADS) {
-        fprintf(out, "  ... and %zu more threads\n", count - MOST_THREADS);
+    if (count > MAX_WAITING_THREADS) {
+        fprintf(out, "  ... and %zu more threads\n", count - MAX_WAITING_THREADS);
     }
 }
 
@@ -185,15 +187,15 @@ void weft__report_deadlock(void)
     if (!weft__report_open(&report)) {
         return;
     }
-    fputs("weft: deadlock: all fibers wait, and nothing is left that could wake one\n", report.out);
+    fputs("weft: deadlock: all fibers wait, and nothing can wake any of them\n", report.out);
     print_threads(report.out);
     size_t printed = 0;
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
-        printed += print_fiber(weft__slab_find(slot), printed >= MOST_FIBERS, report.out);
+        printed += print_fiber(weft__slab_find(slot), printed >= MAX_FIBERS, report.out);
     }
-    if (printed > MOST_FIBERS) {
-        fprintf(report.out, "  ... and %zu more\n", printed - MOST_FIBERS);
+    if (printed > MAX_FIBERS) {
+        fprintf(report.out, "  ... and %zu more\n", printed - MAX_FIBERS);
     }
     weft__report_send(&report, WEFT_REPORT_DEADLOCK);
 }
@@ -207,7 +209,7 @@ void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first)
         return;
     }
     fprintf(report.out,
-            "weft: unjoined: pool %s ends, and nobody has joined or detached %" PRIu64
+            "weft: unjoined: pool %s ended without a join or detach of %" PRIu64
             " of its fibers, %s ",
             pool, count, count > 1 ? "the first" : "which is");
     weft__fiber_print(first, report.out);
@@ -217,15 +219,15 @@ void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first)
 
 /* --- public calls --------------------------------------------------------------------------- */
 
-void weft_watch_stats(struct weft_watch_stats *out)
+void weft_watchdog_stats(struct weft_watchdog_stats *out)
 {
-    weft__watch_stats(out);
+    weft__watchdog_stats(out);
     out->cycles = weft__cycles_reported();
 }
 
-const char *weft_outlook_name(enum weft_outlook outlook)
+const char *weft_wake_source_name(enum weft_wake_source wake_source)
 {
     static const char *const names[] = {"runs", "empty", "waiting for a timer",
-                                        "waiting for outside", "deadlock"};
-    return (unsigned)outlook < sizeof names / sizeof *names ? names[outlook] : "unknown";
+                                        "waiting for an external wake source", "deadlock"};
+    return (unsigned)wake_source < sizeof names / sizeof *names ? names[wake_source] : "unknown";
 }

@@ -10,18 +10,18 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "obs/request.h"
+#include "obs/sample_request.h"
 #include "sched/ident.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 #include "sched/worker.h"
 
-#define PATIENCE_NS 50000000 /* for another sampler, and for a copy that has begun */
+#define SAMPLER_TIMEOUT_NS 50000000 /* for another sampler, and for a copy that has begun */
 
 static struct weft__lock sampling;
 
 static struct weft__request request;
-static _Atomic(uint64_t) wanted; /* the fiber; 0: any */
-static struct weft__shot shot;   /* written by the sampled thread */
+static _Atomic(uint64_t) wanted;               /* the fiber; 0: any */
+static struct weft__stack_sample stack_sample; /* written by the sampled thread */
 
 /* under `sampling` */
 static int used_signal;
@@ -29,36 +29,36 @@ static bool unanswered; /* a request timed out since the handler was installed *
 
 /* --- in the handler ------------------------------------------------------------------------ */
 
-static void take_registers(const ucontext_t *context)
+static void copy_registers(const ucontext_t *context)
 {
 #if defined(__x86_64__)
     static const uint8_t order[WEFT__REGS] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
                                               REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
                                               REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
     for (int i = 0; i < WEFT__REGS; i++) {
-        shot.regs[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
+        stack_sample.regs[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
     }
 #else
     for (int i = 0; i < WEFT__REG_SP; i++) {
-        shot.regs[i] = context->uc_mcontext.regs[i];
+        stack_sample.regs[i] = context->uc_mcontext.regs[i];
     }
-    shot.regs[WEFT__REG_SP] = context->uc_mcontext.sp;
-    shot.regs[WEFT__REG_PC] = context->uc_mcontext.pc;
+    stack_sample.regs[WEFT__REG_SP] = context->uc_mcontext.sp;
+    stack_sample.regs[WEFT__REG_PC] = context->uc_mcontext.pc;
 #endif
 }
 
 /* The current task may have just ended and released its control block, so its fields may be
  * changing. The record of a stack is never unmapped, and the check that counts is that the stack
  * pointer lies in the stack. */
-__attribute__((no_sanitize("thread"))) static bool take_stack(const struct weft__task *task)
+__attribute__((no_sanitize("thread"))) static bool copy_stack(const struct weft__task *task)
 {
     const struct weft__stack *stack = *(struct weft__stack *const volatile *)&task->stack;
     unsigned class = *(const volatile uint8_t *)&task->stack_class;
     if (!stack || class >= WEFT__STACK_CLASSES) {
         return false;
     }
-    weft__shot_take(&shot, stack->top - weft__stack_bytes(class), stack->top);
-    return shot.bytes > 0;
+    weft__stack_sample_copy(&stack_sample, stack->top - weft__stack_bytes(class), stack->top);
+    return stack_sample.bytes > 0;
 }
 
 static void on_signal(int signal, siginfo_t *info, void *context)
@@ -66,17 +66,17 @@ static void on_signal(int signal, siginfo_t *info, void *context)
     (void)signal, (void)info;
     const struct weft__worker *w = weft__worker_self();
     int tid = w ? atomic_load_explicit(&w->tid, memory_order_relaxed) : 0;
-    if (!w || !weft__request_take(&request, tid)) {
+    if (!w || !weft__request_accept(&request, tid)) {
         return; /* not from the sampler, or too late */
     }
     const struct weft__task *task = weft__current(w);
     uint64_t fiber = atomic_load_explicit(&wanted, memory_order_relaxed);
     bool right = task && (!fiber || weft__task_handle(task) == fiber);
     if (right) {
-        take_registers(context);
-        right = take_stack(task);
+        copy_registers(context);
+        right = copy_stack(task);
     }
-    weft__request_answer(&request, tid, right ? WEFT__REQUEST_TAKEN : WEFT__REQUEST_OTHER);
+    weft__request_complete(&request, tid, right ? WEFT__REQUEST_COPIED : WEFT__REQUEST_NO_SAMPLE);
 }
 
 /* --- the sampler ----------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static bool is_ours(const struct sigaction *action)
 
 static bool lock_in_time(void)
 {
-    int64_t deadline = weft__clock_ns() + PATIENCE_NS;
+    int64_t deadline = weft__clock_ns() + SAMPLER_TIMEOUT_NS;
     while (!weft__lock_try(&sampling)) {
         if (weft__clock_ns() > deadline) {
             return false;
@@ -106,7 +106,7 @@ int weft__sample_begin(int signal)
         return -EBUSY;
     }
     ours.sa_sigaction = on_signal;
-    weft__outside_own_handler((uintptr_t)on_signal);
+    weft__wake_source_ignore_handler((uintptr_t)on_signal);
     sigfillset(&ours.sa_mask);
     int err = sigaction(signal, NULL, &present) != 0 ? -EINVAL : 0;
     if (!err && !is_ours(&present)) {
@@ -132,34 +132,34 @@ void weft__sample_end(void)
     weft__unlock(&sampling);
 }
 
-int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot *out)
+int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__stack_sample *out)
 {
     if (tid <= 0) {
         return -ESRCH;
     }
     atomic_store_explicit(&wanted, fiber, memory_order_relaxed);
-    if (!weft__request_ask(&request, tid)) {
+    if (!weft__request_post(&request, tid)) {
         return -ETIMEDOUT; /* the previous copy is still in progress */
     }
     if (syscall(SYS_tgkill, getpid(), tid, used_signal) != 0) {
         return weft__request_withdraw(&request, tid) ? -ESRCH : -EAGAIN;
     }
     enum weft__request_step step = weft__request_await(&request, deadline);
-    if (step == WEFT__REQUEST_ASKED && weft__request_withdraw(&request, tid)) {
+    if (step == WEFT__REQUEST_POSTED && weft__request_withdraw(&request, tid)) {
         unanswered = true;
         return -ETIMEDOUT;
     }
-    step = weft__request_await(&request, weft__clock_ns() + PATIENCE_NS);
+    step = weft__request_await(&request, weft__clock_ns() + SAMPLER_TIMEOUT_NS);
     if (step == WEFT__REQUEST_COPYING) {
         return -ETIMEDOUT;
     }
-    if (step == WEFT__REQUEST_TAKEN) {
-        memcpy(out->regs, shot.regs, sizeof out->regs);
-        memcpy(out->stack, shot.stack, shot.bytes);
-        out->first = shot.first;
-        out->bytes = shot.bytes;
+    if (step == WEFT__REQUEST_COPIED) {
+        memcpy(out->regs, stack_sample.regs, sizeof out->regs);
+        memcpy(out->stack, stack_sample.stack, stack_sample.bytes);
+        out->first = stack_sample.first;
+        out->bytes = stack_sample.bytes;
     }
-    return step == WEFT__REQUEST_TAKEN ? 0 : -EAGAIN;
+    return step == WEFT__REQUEST_COPIED ? 0 : -EAGAIN;
 }
 
 /* The handler stays installed if it is: the next begin recognises it. */

@@ -8,7 +8,7 @@
  * because the signal's default action could end the process.
  *
  * A thread that does not answer (the signal is blocked, or the thread is stuck in the kernel) costs
- * the deadline and no more (obs/request.h).
+ * the deadline and no more (obs/sample_request.h).
  */
 #ifndef WEFT_OBS_SAMPLE_H
 #define WEFT_OBS_SAMPLE_H
@@ -25,7 +25,7 @@ void weft__sample_end(void);
 /* Sample the thread, if it is a worker that runs this fiber, or any fiber (WEFT_NO_FIBER). Returns
  * 0; -EAGAIN if it runs something else; -ETIMEDOUT if it did not answer; -ESRCH if there is no such
  * thread. */
-int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot *out);
+int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__stack_sample *out);
 
 /* Reset after fork: neither the sampler nor the sampled thread exists in the child. */
 void weft__sample_fork_child(void);

@@ -5,13 +5,13 @@
 #include <weft/stats.h>
 
 #include "base/clock.h"
-#include "base/need.h"
-#include "base/text.h"
-#include "sched/body.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
+#include "sched/group_scheduler.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
 #include "sched/slab.h"
+#include "sched/stackless.h"
 
 static uint64_t read_count(const _Atomic(uint64_t) *counter)
 {
@@ -34,21 +34,21 @@ static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *ou
         .wakes = read_count(&c->wakes),
         .overflows = read_count(&c->overflows),
         .stacks = read_count(&c->stacks),
-        .hogs = read_count(&w->vigil.hogs),
+        .hogs = read_count(&w->watch_state.hogs),
         .io_waiting = atomic_load_explicit(&w->io.linked, memory_order_relaxed),
-        .io_looks = read_count(&w->io.waits),
+        .io_polls = read_count(&w->io.waits),
         .io_events = read_count(&w->io.events),
         .ring = weft__ring_length(&w->ring),
         .fresh = weft__fresh_length(&w->fresh),
         .bound = read_count(&w->bound),
-        .inbox = !weft__inbox_empty(&w->inbox),
+        .inbox = !weft__inbox_is_empty(&w->inbox),
         .current = running ? weft__task_handle(running) : WEFT_NO_FIBER,
     };
 }
 
 int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats *out)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     if (worker >= pool->worker_count) {
         return -EINVAL;
     }
@@ -58,7 +58,7 @@ int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats
 
 void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
     *out = (struct weft_pool_stats){
         .name = pool->name,
@@ -92,7 +92,7 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         out->total.stacks += w.stacks;
         out->total.hogs += w.hogs;
         out->total.io_waiting += w.io_waiting;
-        out->total.io_looks += w.io_looks;
+        out->total.io_polls += w.io_polls;
         out->total.io_events += w.io_events;
         out->total.ring += w.ring;
         out->total.fresh += w.fresh;
@@ -107,7 +107,7 @@ static bool wait_snapshot(struct weft__task *task, struct weft_fiber_info *out)
     if (!weft__task_hold(task)) {
         return false;
     }
-    struct weft__body_wait wait = weft__task_waits(task);
+    struct weft__wait_info wait = weft__task_wait_info(task);
     out->waits = wait.kind->name;
     out->on = wait.kind->fiber ? wait.on : WEFT_NO_FIBER;
     return weft__task_unhold(task);
@@ -127,10 +127,10 @@ static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64
     };
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
     if (!(ident & WEFT__IDENT_DONE)) {
-        weft__text_cut(out->group, sizeof out->group, weft__ranks_name_locked(task));
+        weft__objname_truncate(out->group, sizeof out->group, weft__group_name_locked(task));
         out->daemon = task->flags & WEFT__TASK_DAEMON;
     }
-    return !weft__task_is_body(task) && wait_snapshot(task, out);
+    return !weft__task_is_stackless(task) && wait_snapshot(task, out);
 }
 
 void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
@@ -146,7 +146,7 @@ void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info
             !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
             continue;
         }
-        bool ours = !pool || weft__pool_has(pool, task, ident);
+        bool ours = !pool || weft__pool_owns(pool, task, ident);
         bool woken = ours && fiber_snapshot_locked(task, ident, now, &info);
         weft__ident_unlock(task, ident);
         if (woken) {
@@ -172,14 +172,14 @@ void weft_memory_stats(struct weft_memory_stats *out)
     };
 }
 
-size_t weft_trim(void)
+size_t weft_stack_trim(void)
 {
     return weft__stack_trim(0, SIZE_MAX);
 }
 
 void weft_pool_trace(weft_pool *pool, bool on)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     for (unsigned i = 0; i < pool->worker_count; i++) {
         _Atomic(uint8_t) *tracing = &pool->workers[i].tracing;
         if (on) {

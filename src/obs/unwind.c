@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "fiber/sanitizer.h"
-#include "obs/object.h"
+#include "obs/loaded_object.h"
 #include "obs/sample.h"
 #include "sched/fork.h"
 #include "sched/worker.h"
@@ -38,26 +38,31 @@ copy_words(uint64_t *to, uint64_t from, size_t bytes)
 #endif
 }
 
-void weft__shot_take(struct weft__shot *shot, const char *bottom, const char *top)
+void weft__stack_sample_copy(struct weft__stack_sample *stack_sample, const char *bottom,
+                             const char *top)
 {
     uint64_t low = (uint64_t)bottom, high = (uint64_t)top;
-    uint64_t sp = shot->regs[WEFT__REG_SP] & ~(uint64_t)7;
-    shot->first = shot->bytes = 0;
+    uint64_t sp = stack_sample->regs[WEFT__REG_SP] & ~(uint64_t)7;
+    stack_sample->first = stack_sample->bytes = 0;
     if (sp < low || sp >= high) {
         return; /* it runs on another stack, such as that of a signal handler */
     }
-    shot->first = sp - low < RED_ZONE ? low : sp - RED_ZONE;
-    shot->bytes = high - shot->first < WEFT__SHOT_BYTES ? high - shot->first : WEFT__SHOT_BYTES;
-    copy_words(shot->stack, shot->first, shot->bytes);
+    stack_sample->first = sp - low < RED_ZONE ? low : sp - RED_ZONE;
+    stack_sample->bytes = high - stack_sample->first < WEFT__STACK_SAMPLE_BYTES
+                              ? high - stack_sample->first
+                              : WEFT__STACK_SAMPLE_BYTES;
+    copy_words(stack_sample->stack, stack_sample->first, stack_sample->bytes);
 }
 
-void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task)
+void weft__stack_sample_copy_held(struct weft__stack_sample *stack_sample,
+                                  const struct weft__task *task)
 {
-    memset(shot->regs, 0, sizeof shot->regs);
-    shot->regs[WEFT__REG_PC] = (uint64_t)task->ctx.pc;
-    shot->regs[WEFT__REG_SP] = (uint64_t)task->ctx.sp;
-    shot->regs[WEFT__REG_FP] = (uint64_t)task->ctx.fp;
-    weft__shot_take(shot, weft__stack_bottom(task->stack, task->stack_class), task->stack->top);
+    memset(stack_sample->regs, 0, sizeof stack_sample->regs);
+    stack_sample->regs[WEFT__REG_PC] = (uint64_t)task->ctx.pc;
+    stack_sample->regs[WEFT__REG_SP] = (uint64_t)task->ctx.sp;
+    stack_sample->regs[WEFT__REG_FP] = (uint64_t)task->ctx.fp;
+    weft__stack_sample_copy(stack_sample, weft__stack_bottom(task->stack, task->stack_class),
+                            task->stack->top);
 }
 
 /* --- libunwind, reading the copy -------------------------------------------------------------- */
@@ -68,26 +73,28 @@ int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, un
                                        unw_proc_info_t *out, int need_unwind_info, void *arg);
 
 struct walk {
-    struct weft__shot *shot; /* NULL: only tables are read */
-    uint64_t first, end;     /* the segment that was read last */
+    struct weft__stack_sample *stack_sample; /* NULL: only tables are read */
+    uint64_t first, end;                     /* the segment that was read last */
 };
 
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
                       void *arg)
 {
     struct walk *walk = arg;
-    const struct weft__shot *shot = walk->shot;
+    const struct weft__stack_sample *stack_sample = walk->stack_sample;
     (void)space;
     if (write) {
         return -UNW_EINVAL;
     }
-    if (shot && address - shot->first < shot->bytes && shot->bytes >= sizeof *value &&
-        address - shot->first <= shot->bytes - sizeof *value) {
-        memcpy(value, (const char *)shot->stack + (address - shot->first), sizeof *value);
+    if (stack_sample && address - stack_sample->first < stack_sample->bytes &&
+        stack_sample->bytes >= sizeof *value &&
+        address - stack_sample->first <= stack_sample->bytes - sizeof *value) {
+        memcpy(value, (const char *)stack_sample->stack + (address - stack_sample->first),
+               sizeof *value);
         return 0;
     }
     if ((address < walk->first || address >= walk->end) &&
-        !weft__object_segment(address, &walk->first, &walk->end)) {
+        !weft__loaded_object_segment(address, &walk->first, &walk->end)) {
         walk->first = walk->end = 0;
         return -UNW_EINVAL;
     }
@@ -106,7 +113,7 @@ static int access_reg(unw_addr_space_t space, unw_regnum_t reg, unw_word_t *valu
     if (write || reg < 0 || reg >= WEFT__REGS) {
         return -UNW_EBADREG;
     }
-    *value = walk->shot->regs[reg];
+    *value = walk->stack_sample->regs[reg];
     return 0;
 }
 
@@ -127,8 +134,8 @@ struct eh_frame_hdr {
 static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *out,
                           int need_unwind_info, void *arg)
 {
-    struct weft__object object;
-    if (!weft__object_at(ip, &object) || !object.unwind_tables) {
+    struct weft__loaded_object object;
+    if (!weft__loaded_object_find(ip, &object) || !object.unwind_tables) {
         return -UNW_ENOINFO;
     }
     const struct eh_frame_hdr *head = object.unwind_tables;
@@ -193,17 +200,17 @@ static unw_addr_space_t make_space(void)
 }
 
 /* Created once, never freed. */
-static unw_addr_space_t the_space(void)
+static unw_addr_space_t unwind_space(void)
 {
     static _Atomic(unw_addr_space_t) made;
     unw_addr_space_t space = atomic_load_explicit(&made, memory_order_acquire); /* pairs: below */
     if (!space) {
-        weft__fork_hold();
+        weft__fork_block();
         space = atomic_load_explicit(&made, memory_order_relaxed);
         if (!space && (space = make_space())) {
             atomic_store_explicit(&made, space, memory_order_release); /* pairs: above */
         }
-        weft__fork_let_go();
+        weft__fork_unblock();
     }
     return space;
 }
@@ -215,36 +222,39 @@ bool weft__unwind_works(void)
 
 bool weft__unwind_prepare(void)
 {
-    return the_space() != NULL;
+    return unwind_space() != NULL;
 }
 
 /* The return addresses from a waiting fiber's stack pointer to its entry, and their positions.
  * Besides these, only the two registers that the switch saved matter, so a stack with the same
  * words at the same positions has the same frames, without a search in the unwind tables: some
  * twenty times faster, and most fibers of a large program are alike. */
-static bool matches(const struct weft__trail *trail, const struct weft__shot *shot)
+static bool matches(const struct weft__unwind_cache_entry *cache_entry,
+                    const struct weft__stack_sample *stack_sample)
 {
-    uint64_t sp = shot->regs[WEFT__REG_SP];
-    if (trail->count == 0 || trail->pcs[0] != (void *)shot->regs[WEFT__REG_PC] ||
-        trail->fp != shot->regs[WEFT__REG_FP] - sp) {
+    uint64_t sp = stack_sample->regs[WEFT__REG_SP];
+    if (cache_entry->count == 0 ||
+        cache_entry->pcs[0] != (void *)stack_sample->regs[WEFT__REG_PC] ||
+        cache_entry->fp != stack_sample->regs[WEFT__REG_FP] - sp) {
         return false;
     }
-    for (int i = 1; i < trail->count; i++) {
-        uint64_t at = sp + trail->at[i] - shot->first;
-        if (at + sizeof(void *) > shot->bytes || at % sizeof(void *) ||
-            shot->stack[at / sizeof(void *)] != (uint64_t)trail->pcs[i]) {
+    for (int i = 1; i < cache_entry->count; i++) {
+        uint64_t at = sp + cache_entry->at[i] - stack_sample->first;
+        if (at + sizeof(void *) > stack_sample->bytes || at % sizeof(void *) ||
+            stack_sample->stack[at / sizeof(void *)] != (uint64_t)cache_entry->pcs[i]) {
             return false;
         }
     }
     return true;
 }
 
-static int unwind(struct weft__shot *shot, struct weft__trail *trail, int max)
+static int unwind(struct weft__stack_sample *stack_sample,
+                  struct weft__unwind_cache_entry *cache_entry, int max)
 {
     unw_cursor_t cursor;
-    struct walk walk = {.shot = shot};
-    struct weft__object object;
-    unw_addr_space_t space = the_space();
+    struct walk walk = {.stack_sample = stack_sample};
+    struct weft__loaded_object object;
+    unw_addr_space_t space = unwind_space();
     uint64_t below = 0;
     int n = 0;
     if (!space || unw_init_remote(&cursor, space, &walk) != 0) {
@@ -255,13 +265,14 @@ static int unwind(struct weft__shot *shot, struct weft__trail *trail, int max)
         unw_save_loc_t saved;
         if (unw_get_reg(&cursor, UNW_REG_IP, &pc) != 0 ||
             unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || sp < below ||
-            !weft__object_at(pc, &object)) {
+            !weft__loaded_object_find(pc, &object)) {
             break;
         }
         bool in_memory =
             unw_get_save_loc(&cursor, UNW_REG_IP, &saved) == 0 && saved.type == UNW_SLT_MEMORY;
-        trail->at[n] = in_memory ? saved.u.addr - shot->regs[WEFT__REG_SP] : UINT64_MAX / 2;
-        trail->pcs[n++] = (void *)pc;
+        cache_entry->at[n] =
+            in_memory ? saved.u.addr - stack_sample->regs[WEFT__REG_SP] : UINT64_MAX / 2;
+        cache_entry->pcs[n++] = (void *)pc;
         below = sp;
         if (unw_step(&cursor) <= 0) {
             break;
@@ -270,48 +281,53 @@ static int unwind(struct weft__shot *shot, struct weft__trail *trail, int max)
     return n;
 }
 
-int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max)
+int weft__stack_sample_unwind(struct weft__stack_sample *stack_sample,
+                              struct weft__unwind_cache *unwind_cache, void **pcs, int max)
 {
-    struct weft__trail own, *trail = &own;
+    struct weft__unwind_cache_entry own, *cache_entry = &own;
     int found = 0;
-    max = max < WEFT__TRAIL_FRAMES ? max : WEFT__TRAIL_FRAMES;
-    if (known) {
-        while (found < WEFT__TRAILS && !matches(&known->trails[found], shot)) {
+    max = max < WEFT__UNWIND_CACHE_FRAMES ? max : WEFT__UNWIND_CACHE_FRAMES;
+    if (unwind_cache) {
+        while (found < WEFT__UNWIND_CACHE_ENTRIES &&
+               !matches(&unwind_cache->entries[found], stack_sample)) {
             found++;
         }
-        unsigned oldest = found < WEFT__TRAILS ? 0 : known->next++ % WEFT__TRAILS;
-        trail = &known->trails[found < WEFT__TRAILS ? (unsigned)found : oldest];
+        unsigned oldest = found < WEFT__UNWIND_CACHE_ENTRIES
+                              ? 0
+                              : unwind_cache->next++ % WEFT__UNWIND_CACHE_ENTRIES;
+        cache_entry =
+            &unwind_cache->entries[found < WEFT__UNWIND_CACHE_ENTRIES ? (unsigned)found : oldest];
     }
-    if (!known || found == WEFT__TRAILS) {
-        trail->fp = shot->regs[WEFT__REG_FP] - shot->regs[WEFT__REG_SP];
-        trail->count = unwind(shot, trail, max);
+    if (!unwind_cache || found == WEFT__UNWIND_CACHE_ENTRIES) {
+        cache_entry->fp = stack_sample->regs[WEFT__REG_FP] - stack_sample->regs[WEFT__REG_SP];
+        cache_entry->count = unwind(stack_sample, cache_entry, max);
     }
-    memcpy(pcs, trail->pcs, (size_t)trail->count * sizeof *pcs);
-    return trail->count;
+    memcpy(pcs, cache_entry->pcs, (size_t)cache_entry->count * sizeof *pcs);
+    return cache_entry->count;
 }
 
 /* libunwind returns the nearest symbol before an address. In a stripped file that symbol may belong
  * to another function: functions whose symbols were removed still have unwind tables, which record
  * where the function begins. */
-static bool is_certain(unw_word_t at, unw_word_t symbol)
+static bool is_symbol_valid(unw_word_t at, unw_word_t symbol)
 {
-    struct walk walk = {.shot = NULL};
+    struct walk walk = {.stack_sample = NULL};
     unw_proc_info_t info;
-    unw_addr_space_t space = the_space();
+    unw_addr_space_t space = unwind_space();
     return space && find_proc_info(space, at, &info, 0, &walk) == 0 && symbol >= info.start_ip;
 }
 
-void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
+void weft__symbol_format(const void *pc, bool returns, char *buf, size_t size)
 {
     char name[128];
     unw_word_t offset, at = (unw_word_t)pc - returns;
     unw_accessors_t *local = unw_get_accessors(unw_local_addr_space);
     int err = local->get_proc_name(unw_local_addr_space, at, name, sizeof name, &offset, NULL);
     if ((err == 0 || err == -UNW_ENOMEM) && /* the latter: truncated */
-        is_certain(at, at - offset)) {
+        is_symbol_valid(at, at - offset)) {
         snprintf(buf, size, "%s+0x%" PRIx64, name, offset + returns);
     } else {
-        weft__object_text((uint64_t)pc, buf, size);
+        weft__loaded_object_format((uint64_t)pc, buf, size);
     }
 }
 
@@ -327,57 +343,58 @@ bool weft__unwind_prepare(void)
     return true;
 }
 
-int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max)
+int weft__stack_sample_unwind(struct weft__stack_sample *stack_sample,
+                              struct weft__unwind_cache *unwind_cache, void **pcs, int max)
 {
-    (void)shot, (void)known, (void)pcs, (void)max;
+    (void)stack_sample, (void)unwind_cache, (void)pcs, (void)max;
     return 0;
 }
 
-void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
+void weft__symbol_format(const void *pc, bool returns, char *buf, size_t size)
 {
     (void)returns;
-    weft__object_text((uint64_t)pc, buf, size);
+    weft__loaded_object_format((uint64_t)pc, buf, size);
 }
 
 #endif
 
 /* --- copy and unwind -------------------------------------------------------------------------- */
 
-#define ANSWER_NS 20000000
+#define SAMPLE_TIMEOUT_NS 20000000
 
 int weft__unwind_waiting(struct weft__task *task, void **pcs, int max)
 {
-    struct weft__shot *shot = weft__alloc(sizeof *shot);
-    if (!shot) {
+    struct weft__stack_sample *stack_sample = weft__alloc(sizeof *stack_sample);
+    if (!stack_sample) {
         return -ENOMEM;
     }
     int n = -EAGAIN;
-    if (!weft__task_is_body(task) && weft__task_hold(task)) {
-        weft__shot_take_held(shot, task);
+    if (!weft__task_is_stackless(task) && weft__task_hold(task)) {
+        weft__stack_sample_copy_held(stack_sample, task);
         if (weft__task_unhold(task)) {
             weft__place(task);
         }
-        n = weft__shot_unwind(shot, NULL, pcs, max);
+        n = weft__stack_sample_unwind(stack_sample, NULL, pcs, max);
     }
-    weft__free(shot);
+    weft__free(stack_sample);
     return n;
 }
 
 int weft__unwind_running(struct weft__worker *worker, void **pcs, int max)
 {
-    struct weft__shot *shot = weft__alloc(sizeof *shot);
-    if (!shot) {
+    struct weft__stack_sample *stack_sample = weft__alloc(sizeof *stack_sample);
+    if (!stack_sample) {
         return -ENOMEM;
     }
     int tid = atomic_load_explicit(&worker->tid, memory_order_relaxed);
     int n = weft__sample_begin(0);
     if (n == 0) {
-        n = weft__sample(tid, WEFT_NO_FIBER, weft__clock_ns() + ANSWER_NS, shot);
+        n = weft__sample(tid, WEFT_NO_FIBER, weft__clock_ns() + SAMPLE_TIMEOUT_NS, stack_sample);
         weft__sample_end();
     }
     if (n == 0) {
-        n = weft__shot_unwind(shot, NULL, pcs, max);
+        n = weft__stack_sample_unwind(stack_sample, NULL, pcs, max);
     }
-    weft__free(shot);
+    weft__free(stack_sample);
     return n;
 }

@@ -17,7 +17,7 @@ void weft_line_init(weft_line *line, const struct weft_line_opts *opts)
 {
     static const struct weft_line_opts none;
     opts = opts ? opts : &none;
-    WEFT__REQUIRE(opts->max < SIZE_MAX / 2, "lines of %zu bytes", opts->max);
+    WEFT__REQUIRE(opts->max < SIZE_MAX / 2, "line limit of %zu bytes is too large", opts->max);
     *line =
         (weft_line){.need = 1, .weft_max = opts->max ? opts->max : 8 << 10, .weft_end = opts->end};
 }
@@ -29,7 +29,7 @@ static ssize_t fail(weft_line *line, int state)
 }
 
 /* Returns how many bytes may be inspected before a line must have ended. */
-static size_t horizon(const weft_line *line)
+static size_t scan_limit(const weft_line *line)
 {
     return line->weft_max + (line->weft_end == WEFT_LINE_LF ? 1 : 2);
 }
@@ -62,7 +62,7 @@ static ssize_t found(weft_line *line, const unsigned char *bytes, size_t lf,
 static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len,
                     struct weft_framed *out)
 {
-    size_t most = horizon(line), end = len < most ? len : most;
+    size_t most = scan_limit(line), end = len < most ? len : most;
     const unsigned char *lf =
         line->weft_seen < end ? memchr(bytes + line->weft_seen, '\n', end - line->weft_seen) : NULL;
     size_t to = lf ? (size_t)(lf - bytes) + 1 : end;

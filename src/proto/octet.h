@@ -79,7 +79,7 @@ static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t e
 /* Reports whether text[0 .. len) equals the word, ignoring the case of the text. The word consists
  * of lower-case letters, digits and '-'. The text must consist of token bytes, or the word of
  * letters only: setting bit 5 maps no other such byte to these. */
-static inline bool weft__same_word(const void *text, const char *word, size_t len)
+static inline bool weft__equals_ignore_case(const void *text, const char *word, size_t len)
 {
     const uint64_t lower = 0x2020202020202020u;
     const char *p = text;

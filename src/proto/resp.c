@@ -23,7 +23,7 @@ void weft_resp_init(weft_resp *resp, const struct weft_resp_opts *opts)
 {
     static const struct weft_resp_opts none;
     opts = opts ? opts : &none;
-    WEFT__REQUIRE(opts->depth_max <= WEFT_RESP_DEPTH, "RESP %u deep, at most %d are possible",
+    WEFT__REQUIRE(opts->depth_max <= WEFT_RESP_DEPTH, "RESP depth_max %u: at most %d is possible",
                   opts->depth_max, WEFT_RESP_DEPTH);
     memset(resp, 0, sizeof *resp);
     resp->need = 1;
@@ -36,7 +36,7 @@ void weft_resp_init(weft_resp *resp, const struct weft_resp_opts *opts)
         (uint8_t)((opts->no_resp3 ? NO_RESP3 : 0) | (opts->inline_commands ? INLINE : 0));
     WEFT__REQUIRE(resp->weft_line_max < SIZE_MAX / 4 && resp->weft_bulk_max < SIZE_MAX / 4 &&
                       resp->weft_value_max < SIZE_MAX / 4,
-                  "limits of RESP beyond all memory");
+                  "limits of RESP are too large");
 }
 
 static ssize_t fail(weft_resp *resp, int error)
@@ -131,22 +131,23 @@ static bool is_aggregate(unsigned char type)
 
 static bool is_bulk(unsigned char type)
 {
-    return type == WEFT_RESP_BULK || type == WEFT_RESP_BULK_ERROR || type == WEFT_RESP_VERBATIM;
+    return type == WEFT_RESP_BULK_STRING || type == WEFT_RESP_BULK_ERROR ||
+           type == WEFT_RESP_VERBATIM;
 }
 
 static bool is_type(const weft_resp *resp, unsigned char type)
 {
     switch (type) {
-    case WEFT_RESP_TEXT:
-    case WEFT_RESP_ERROR:
+    case WEFT_RESP_SIMPLE_STRING:
+    case WEFT_RESP_SIMPLE_ERROR:
     case WEFT_RESP_INTEGER:
-    case WEFT_RESP_BULK:
+    case WEFT_RESP_BULK_STRING:
     case WEFT_RESP_ARRAY:
         return true;
     case WEFT_RESP_NULL:
     case WEFT_RESP_BOOLEAN:
     case WEFT_RESP_DOUBLE:
-    case WEFT_RESP_BIG:
+    case WEFT_RESP_BIG_NUMBER:
         return !(resp->weft_flags & NO_RESP3);
     default:
         return (is_bulk(type) || is_aggregate(type)) && !(resp->weft_flags & NO_RESP3);
@@ -241,7 +242,7 @@ static ssize_t at_bulk(weft_resp *resp, const unsigned char *bytes, size_t len,
 static ssize_t begin_bulk(weft_resp *resp, const unsigned char *bytes, size_t len, size_t used,
                           struct weft_resp_item *out)
 {
-    if (out->number == -1 && out->type == WEFT_RESP_BULK) {
+    if (out->number == -1 && out->type == WEFT_RESP_BULK_STRING) {
         out->null = true;
         out->number = 0;
         return hand_out(resp, used, true, out);
@@ -292,7 +293,7 @@ static ssize_t take_line(weft_resp *resp, const unsigned char *bytes, size_t len
     case WEFT_RESP_DOUBLE:
         right = is_double(text, n);
         break;
-    case WEFT_RESP_BIG:
+    case WEFT_RESP_BIG_NUMBER:
         right = is_big_number(text, n);
         break;
     default:

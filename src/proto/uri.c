@@ -23,7 +23,7 @@ static int take_byte(const char *text, size_t len, size_t *at)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len)
+ssize_t weft_uri_decode(char *out, size_t size, const char *text, size_t len)
 {
     size_t n = 0, at = 0;
     while (at < len) {
@@ -31,7 +31,7 @@ ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len)
         if (c < 0) {
             return -EINVAL;
         }
-        if (n == room) {
+        if (n == size) {
             return -ENAMETOOLONG;
         }
         out[n++] = (char)c;
@@ -57,12 +57,12 @@ static size_t end_segment(const char *out, size_t start, size_t n)
     return n + 1;
 }
 
-ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len)
+ssize_t weft_uri_path_normalize(char *out, size_t size, const char *text, size_t len)
 {
     /* out[0 .. start) are complete segments, each with its trailing slash; out[start .. n) is being
      * read. */
     size_t start = 1, n = 1, at = 1;
-    if (room < 2) {
+    if (size < 2) {
         return -ENAMETOOLONG;
     }
     if (len && *text != '/') {
@@ -85,7 +85,7 @@ ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len)
         } else {
             out[n++] = (char)c;
         }
-        if (n + 1 > room) {
+        if (n + 1 > size) {
             return -ENAMETOOLONG;
         }
     }

@@ -25,7 +25,7 @@ int weft__fresh_init(struct weft__fresh *fresh, uint64_t slots, uint64_t first)
     atomic_init(&fresh->top, first);
     atomic_init(&fresh->bottom, first);
     fresh->top_seen = first;
-    fresh->alone = false;
+    fresh->no_thieves = false;
     return 0;
 }
 

@@ -45,7 +45,7 @@ struct weft__fresh {
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) bottom;
     _Atomic(struct weft__fresh_buffer *) buffer;
     uint64_t top_seen; /* owner only: an earlier value of top; avoids reading the shared line */
-    bool alone;        /* no thieves, and no worker to wake: program order is enough */
+    bool no_thieves;   /* no thieves, and no worker to wake: program order is enough */
 };
 
 /* slots: the initial capacity, a power of two >= 2. first: where indices start. -ENOMEM. */
@@ -78,7 +78,7 @@ static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft_
     }
     atomic_store_explicit(&buffer->slots[bottom & buffer->mask], item, memory_order_relaxed);
     WEFT__STEP();
-    if (fresh->alone) {
+    if (fresh->no_thieves) {
         atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);
         return 0;
     }
@@ -96,7 +96,7 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
     }
     bottom--;
     struct weft__fresh_buffer *buffer = atomic_load_explicit(&fresh->buffer, memory_order_relaxed);
-    if (fresh->alone) {
+    if (fresh->no_thieves) {
         if (bottom + 1 == atomic_load_explicit(&fresh->top, memory_order_relaxed)) {
             fresh->top_seen = bottom + 1;
             return NULL;

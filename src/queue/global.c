@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-#define MOST_SLOTS ((uint64_t)1 << 20)
+#define MAX_SLOTS ((uint64_t)1 << 20)
 
 void weft__global_init(struct weft__global *global)
 {
@@ -36,7 +36,7 @@ static uint64_t count_locked(const struct weft__global *global)
 static bool grow_locked(struct weft__global *global)
 {
     uint64_t before = global->mask + 1;
-    if (before >= MOST_SLOTS) {
+    if (before >= MAX_SLOTS) {
         return false;
     }
     struct weft__link **slots = weft__alloc(2 * before * sizeof(struct weft__link *));

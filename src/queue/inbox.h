@@ -38,13 +38,13 @@ static inline bool weft__inbox_push_remote(struct weft__inbox *inbox, struct wef
     return newest == NULL;
 }
 
-static inline bool weft__inbox_empty(const struct weft__inbox *inbox)
+static inline bool weft__inbox_is_empty(const struct weft__inbox *inbox)
 {
     return atomic_load_explicit(&inbox->newest, memory_order_seq_cst) == NULL;
 }
 
 /* Consumer only, relaxed: was it empty a moment ago? */
-static inline bool weft__inbox_is_still(const struct weft__inbox *inbox)
+static inline bool weft__inbox_is_empty_relaxed(const struct weft__inbox *inbox)
 {
     return atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL;
 }
@@ -52,7 +52,7 @@ static inline bool weft__inbox_is_still(const struct weft__inbox *inbox)
 /* Consumer only: takes all items, oldest first, as a NULL-terminated list. */
 static inline struct weft__link *weft__inbox_drain_local(struct weft__inbox *inbox)
 {
-    if (weft__inbox_is_still(inbox)) {
+    if (weft__inbox_is_empty_relaxed(inbox)) {
         return NULL;
     }
     struct weft__link *item = atomic_exchange_explicit(

@@ -16,7 +16,7 @@ int weft__ring_init(struct weft__ring *ring, uint64_t slots, uint64_t first)
         atomic_init(&ring->slots[i], NULL);
     }
     ring->mask = slots - 1;
-    ring->alone = false;
+    ring->no_thieves = false;
     atomic_init(&ring->head, first);
     atomic_init(&ring->tail, first);
     return 0;

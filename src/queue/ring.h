@@ -32,7 +32,7 @@ struct weft__ring {
     /* immutable after init */
     alignas(WEFT__CACHE_LINE) uint64_t mask;
     _Atomic(struct weft__link *) *slots;
-    bool alone; /* no thieves: the owner pops without a CAS */
+    bool no_thieves; /* no thieves: the owner pops without a CAS */
     /* any thread, atomic */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) head;
     /* written by the owner, read by any thread */
@@ -103,7 +103,7 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
     while (head != tail) {
         struct weft__link *item =
             atomic_load_explicit(&ring->slots[head & ring->mask], memory_order_relaxed);
-        if (ring->alone) {
+        if (ring->no_thieves) {
             atomic_store_explicit(&ring->head, head + 1, memory_order_relaxed);
             return item;
         }

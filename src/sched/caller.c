@@ -6,11 +6,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "base/thread.h"
 #include "sched/pool.h"
 
-#define PATIENCE_NS 1000000000
+#define STOP_GRACE_NS 1000000000
 
 static int check_caller(const weft_pool *pool)
 {
@@ -24,24 +24,25 @@ static int check_caller(const weft_pool *pool)
 
 /* seq_cst: a stop reads the state after the stop has begun; a caller that leaves checks for a stop
  * afterwards. */
-static void set_present(weft_pool *pool, enum weft_worker_state state)
+static void set_caller_state(weft_pool *pool, enum weft_worker_state state)
 {
     atomic_store_explicit(&pool->workers[0].state, state, memory_order_seq_cst);
 }
 
-void weft__pool_caller_enters(weft_pool *pool)
+void weft__pool_caller_enter(weft_pool *pool)
 {
-    set_present(pool, WEFT_WORKER_RUNNING);
+    set_caller_state(pool, WEFT_WORKER_RUNNING);
     weft__pool_leave_host(pool);
 }
 
-void weft__pool_caller_leaves(weft_pool *pool)
+void weft__pool_caller_leave(weft_pool *pool)
 {
-    set_present(pool, WEFT_WORKER_ABSENT);
+    set_caller_state(pool, WEFT_WORKER_ABSENT);
     weft__worker_evict_io(&pool->workers[0]);
     weft__worker_hand_over(&pool->workers[0]);
-    if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
-        weft__pool_look_drained(pool);
+    if (atomic_load_explicit(&pool->drain_awaited,
+                             memory_order_seq_cst)) { /* pairs: wait_drained */
+        weft__pool_check_drained(pool);
     }
 }
 
@@ -53,7 +54,7 @@ static void set_runner(weft_pool *pool, struct weft__waiter *waiter)
 }
 
 /* The work of worker 0 on the caller's thread. */
-struct lent {
+struct loop_args {
     struct weft__worker *w;
     const _Atomic(uint32_t) *until; /* NULL: until no work is left */
     uint64_t turns;
@@ -61,17 +62,17 @@ struct lent {
 
 static void serve(void *arg)
 {
-    struct lent *lent = arg;
-    if (lent->until) {
-        weft__worker_loop(lent->w, lent->until);
+    struct loop_args *loop_args = arg;
+    if (loop_args->until) {
+        weft__worker_loop(loop_args->w, loop_args->until);
     } else {
-        lent->turns = weft__worker_drain(lent->w);
+        loop_args->turns = weft__worker_run_ready(loop_args->w);
     }
 }
 
-static void lost(void *arg)
+static void thread_lost(void *arg)
 {
-    weft__worker_lost(((struct lent *)arg)->w);
+    weft__worker_thread_lost(((struct loop_args *)arg)->w);
 }
 
 enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter)
@@ -87,7 +88,7 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
     }
     set_runner(pool, waiter);
     weft__worker_enter_thread(w);
-    weft__thread_guard(serve, &(struct lent){.w = w, .until = &waiter->word}, lost);
+    weft__thread_guard(serve, &(struct loop_args){.w = w, .until = &waiter->word}, thread_lost);
     weft__worker_leave_thread(w, WEFT_WORKER_RUNNING);
     set_runner(pool, NULL);
     if (pinned) {
@@ -98,17 +99,17 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
 
 int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
 {
-    WEFT__NEED(pool);
-    int err = pool->rounds ? -EINVAL : check_caller(pool);
+    WEFT__NONNULL(pool);
+    int err = pool->group_sched ? -EINVAL : check_caller(pool);
     if (err) {
         return err;
     }
     weft_fiber main_fiber;
     /* Before the spawn: otherwise a stop would conclude that no thread runs the main fiber. */
-    weft__pool_caller_enters(pool);
+    weft__pool_caller_enter(pool);
     err = weft_pool_spawn(pool, &main_fiber, fn, arg, &(struct weft_fiber_opts){.name = "main"});
     if (err) {
-        weft__pool_caller_leaves(pool);
+        weft__pool_caller_leave(pool);
         return err;
     }
     struct weft__waiter waiter;
@@ -120,7 +121,7 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
         weft__join_disarm(main_fiber, &node);
         err = -EDEADLK;
     }
-    weft__pool_caller_leaves(pool);
+    weft__pool_caller_leave(pool);
     if (err) {
         return err;
     }
@@ -182,8 +183,8 @@ void weft__pool_leave_host(weft_pool *pool)
 
 int weft_pool_poll(weft_pool *pool)
 {
-    WEFT__NEED(pool);
-    return pool->rounds ? -EINVAL : weft__pool_poll(pool);
+    WEFT__NONNULL(pool);
+    return pool->group_sched ? -EINVAL : weft__pool_poll(pool);
 }
 
 int weft__pool_poll(weft_pool *pool)
@@ -197,19 +198,20 @@ int weft__pool_poll(weft_pool *pool)
     weft__worker_enter_thread(w);
     weft__pool_leave_host(pool);
     for (;;) {
-        struct lent lent = {.w = w};
-        weft__thread_guard(serve, &lent, lost);
-        turns += lent.turns;
-        weft__worker_offer_timers(w);
+        struct loop_args loop_args = {.w = w};
+        weft__thread_guard(serve, &loop_args, thread_lost);
+        turns += loop_args.turns;
+        weft__worker_announce_timers(w);
         /* Like any worker that goes to sleep: enter, then check once more. */
         w->sleeper.host = true;
         weft__idle_enter(&pool->idle, &w->sleeper, false);
-        weft__worker_look_cancelling(w);
-        if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
-            weft__pool_look_drained(pool);
+        weft__worker_check_cancelling(w);
+        if (atomic_load_explicit(&pool->drain_awaited, memory_order_seq_cst)) {
+            weft__pool_check_drained(pool);
         }
-        bool left = weft__worker_anything_left(w);
-        if ((!left || w->rounds) && weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
+        bool left = weft__worker_has_work(w);
+        if ((!left || w->group_sched) &&
+            weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
             if (left) {
                 weft__parker_wake(&w->sleeper.parker); /* the host polls again at once */
             }
@@ -224,16 +226,17 @@ int weft__pool_poll(weft_pool *pool)
 
 int weft_pool_fd(weft_pool *pool)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     return pool->caller ? pool->host_epoll : -EINVAL;
 }
 
 int64_t weft_pool_next_deadline(weft_pool *pool)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     const struct weft__driver *driver = weft__worker_peek_driver(&pool->workers[0]);
     int64_t timer = weft__worker_nearest_timer(&pool->workers[0]);
-    int64_t again = driver ? atomic_load_explicit(&driver->again, memory_order_relaxed) : INT64_MAX;
+    int64_t again =
+        driver ? atomic_load_explicit(&driver->repoll_at, memory_order_relaxed) : INT64_MAX;
     return again < timer ? again : timer;
 }
 
@@ -242,8 +245,8 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
 /* After a deadlock: cancels the fibers, then aborts them. The pool is kept if some still remain. */
 static int end_deadlocked(weft_pool *pool)
 {
-    int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(PATIENCE_NS));
-    return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE_NS)) : 0;
+    int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(STOP_GRACE_NS));
+    return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(STOP_GRACE_NS)) : 0;
 }
 
 static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)

@@ -4,17 +4,17 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/ident.h"
+#include "sched/stackless.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-static bool may_end(unsigned kind, uint64_t flags)
+static bool can_end(unsigned kind, uint64_t flags)
 {
-    return !(kind & (flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED));
+    return !(kind & (flags & WEFT__IDENT_ABORT ? WEFT__WAIT_UNABORTABLE : WEFT__WAIT_SHIELDED));
 }
 
 /* Sets the flags and ends the fiber's current wait, if that may be ended. A fiber that arms a wait
@@ -30,7 +30,7 @@ static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason,
         return -ESRCH;
     }
     enum weft__fire fire = WEFT__FIRE_LOST;
-    if (weft__task_ticket(task, &ticket, &kind) && may_end(kind, flags)) {
+    if (weft__task_ticket(task, &ticket, &kind) && can_end(kind, flags)) {
         fire = weft__task_fire(task, ticket, reason);
     }
     if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {
@@ -57,7 +57,7 @@ int weft_cancel(weft_fiber fiber)
     return weft__cancel(fiber, WEFT__IDENT_CANCEL, NULL);
 }
 
-int weft_interrupt(weft_fiber fiber)
+int weft_fiber_interrupt(weft_fiber fiber)
 {
     return end_wait(fiber, WEFT__IDENT_INTERRUPT, WEFT__REASON_INTERRUPT, NULL);
 }
@@ -68,7 +68,7 @@ static struct weft__task *self(void)
     return w ? weft__running(w) : NULL;
 }
 
-bool weft_cancelled(void)
+bool weft_fiber_is_cancelled(void)
 {
     struct weft__task *task = self();
     return task && (weft__ident_flags(task) & WEFT__IDENT_CANCEL);
@@ -76,7 +76,7 @@ bool weft_cancelled(void)
 
 /* While the lock is held the flag means nothing: the wait may have been ended, and the flag not
  * taken back yet. */
-bool weft_interrupted(void)
+bool weft_fiber_is_interrupted(void)
 {
     struct weft__task *task = self();
     uint64_t ident = task ? weft__ident_flags(task) : 0;
@@ -87,45 +87,46 @@ bool weft_interrupted(void)
     return ident & WEFT__IDENT_INTERRUPT;
 }
 
-bool weft_clear_interrupt(void)
+bool weft_fiber_clear_interrupt(void)
 {
     struct weft__task *task = self();
-    return task && weft__ident_take(task, WEFT__IDENT_INTERRUPT);
+    return task && weft__ident_consume(task, WEFT__IDENT_INTERRUPT);
 }
 
-void weft_shield_enter(void)
+void weft_fiber_shield_enter(void)
 {
     struct weft__task *task = self();
     if (!task) {
-        weft__fork_check_fiber("weft_shield_enter");
-        WEFT__REQUIRE(false, "weft_shield_enter was called outside of a fiber");
+        weft__fork_check_fiber("weft_fiber_shield_enter");
+        WEFT__REQUIRE(false, "weft_fiber_shield_enter was called outside of a fiber");
     }
     task->shields++;
 }
 
-void weft_shield_leave(void)
+void weft_fiber_shield_leave(void)
 {
     struct weft__task *task = self();
     if (!task) {
-        weft__fork_check_fiber("weft_shield_leave");
+        weft__fork_check_fiber("weft_fiber_shield_leave");
     }
-    WEFT__REQUIRE(task && task->shields > 0, "weft_shield_leave without weft_shield_enter");
+    WEFT__REQUIRE(task && task->shields > 0,
+                  "weft_fiber_shield_leave without weft_fiber_shield_enter");
     task->shields--;
 }
 
-int weft_ended_wait(struct weft_ended_wait *out)
+int weft_fiber_ended_wait(struct weft_fiber_ended_wait *out)
 {
     struct weft__task *task = self();
     struct weft__ended ended = {0};
-    if (task && weft__task_is_body(task)) {
-        ended = task->body->ended ? task->body->ended(task) : ended;
+    if (task && weft__task_is_stackless(task)) {
+        ended = task->stackless->ended ? task->stackless->ended(task) : ended;
     } else if (task) {
         ended = weft__task_rare(task)->ended;
     }
     if (!ended.kind) {
         return -ENOENT;
     }
-    *out = (struct weft_ended_wait){.what = ended.kind->name, .others = ended.others};
+    *out = (struct weft_fiber_ended_wait){.what = ended.kind->name, .others = ended.others};
     _Static_assert(sizeof out->name == sizeof ended.name, "a name is cut once");
     memcpy(out->name, ended.name, sizeof out->name);
     if (ended.kind->fiber) {

@@ -39,7 +39,7 @@ void weft__deadlines_fill(struct weft__deadlines *list)
     weft__unlock(&lock);
 }
 
-void weft__deadlines_leave(struct weft__deadlines *list, unsigned n)
+void weft__deadlines_return(struct weft__deadlines *list, unsigned n)
 {
     struct weft__deadline *deadline;
     weft__lock(&lock);

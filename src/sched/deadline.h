@@ -67,7 +67,7 @@ static inline void weft__deadline_give(struct weft__deadlines *list,
 /* Does the task's node outlive a wait? */
 static inline bool weft__deadline_is_kept(const struct weft__task *task)
 {
-    return (task->flags & WEFT__TASK_GROUPED) && weft__task_is_body(task);
+    return (task->flags & WEFT__TASK_GROUPED) && weft__task_is_stackless(task);
 }
 
 /* Ends the wait with this ticket at the deadline, unless the node's timer is cancelled. */
@@ -76,7 +76,7 @@ void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel
 
 void weft__deadlines_fill(struct weft__deadlines *list);
 /* Returns up to n nodes to the shared list. */
-void weft__deadlines_leave(struct weft__deadlines *list, unsigned n);
+void weft__deadlines_return(struct weft__deadlines *list, unsigned n);
 
 /* Around a fork: the shared list is consistent in the child. */
 void weft__deadlines_fork_prepare(void);
@@ -88,7 +88,7 @@ static inline void weft__deadlines_balance(struct weft__deadlines *list)
     if (list->count < WEFT__DEADLINES_LOW) {
         weft__deadlines_fill(list);
     } else if (list->count > WEFT__DEADLINES_HIGH) {
-        weft__deadlines_leave(list, WEFT__DEADLINES_LOW);
+        weft__deadlines_return(list, WEFT__DEADLINES_LOW);
     }
 }
 

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "fiber/stack.h"
-#include "sched/body.h"
-#include "sched/face.h"
 #include "sched/fork.h"
 #include "sched/ident.h"
 #include "sched/slab.h"
+#include "sched/stackless.h"
+#include "sched/task_info.h"
 
 #define ALT_BYTES ((size_t)64 * 1024)
 
@@ -54,7 +54,7 @@ static void add_handle(struct text *text, const struct weft__task *task)
     add_number(text, handle >> 32, 10);
 }
 
-static void tell(const struct text *text)
+static void write_text(const struct text *text)
 {
     if (write(STDERR_FILENO, text->bytes, text->used) < 0) {
         /* There is nowhere to write it. */
@@ -68,13 +68,13 @@ static const struct weft__task *user_of(const struct weft__stack *stack)
     return weft__slab_holds(task) && task->stack == stack ? task : NULL;
 }
 
-static void report(const struct weft__stack *stack, unsigned class, const void *address)
+static void report_overflow(const struct weft__stack *stack, unsigned class, const void *address)
 {
     struct text text = {.used = 0};
     const struct weft__task *task = user_of(stack);
     size_t size = weft__stack_bytes(class);
     if (!task) {
-        add(&text, "weft: access below a stack that no fiber has");
+        add(&text, "weft: access below a stack that no fiber uses");
     } else {
         add(&text, "weft: stack overflow in fiber ");
         add_handle(&text, task);
@@ -88,7 +88,7 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
     add(&text, " bytes below it, at 0x");
     add_number(&text, (uint64_t)(uintptr_t)address, 16);
     add(&text, "\n");
-    tell(&text);
+    write_text(&text);
 }
 
 static void add_what(struct text *text, int signal)
@@ -106,28 +106,30 @@ static void add_topic(struct text *text, const char *topic)
     add(text, "\n");
 }
 
-static void report_body(const struct weft__task *task, int signal)
+static void report_stackless(const struct weft__task *task, int signal)
 {
     struct text text = {.used = 0};
-    const struct weft__body_kind *body = task->body;
+    const struct weft__stackless_kind *stackless = task->stackless;
     add_what(&text, signal);
     add(&text, " in a step of ");
-    add(&text, body->what);
+    add(&text, stackless->what);
     add(&text, " ");
-    if (body->blame) {
-        text.used += body->blame(task, text.bytes + text.used, sizeof text.bytes - text.used);
+    if (stackless->identify) {
+        text.used +=
+            stackless->identify(task, text.bytes + text.used, sizeof text.bytes - text.used);
     } else {
         add_handle(&text, task);
     }
-    add_topic(&text, body->blame ? weft__body_noted(task) : NULL);
-    tell(&text);
+    add_topic(&text, stackless->identify ? weft__stackless_note(task) : NULL);
+    write_text(&text);
 }
 
-static void report_actor(const struct weft__task *task, const struct weft__face *face, int signal)
+static void report_actor(const struct weft__task *task, const struct weft__task_info *task_info,
+                         int signal)
 {
     struct text text = {.used = 0};
     uint64_t handle = weft__task_handle(task);
-    const uint64_t pid[] = {face->node, face->host, (uint32_t)handle, handle >> 32};
+    const uint64_t pid[] = {task_info->node, task_info->host, (uint32_t)handle, handle >> 32};
     add_what(&text, signal);
     add(&text, " in fiber actor ");
     for (size_t i = 0; i < sizeof pid / sizeof *pid; i++) {
@@ -135,18 +137,19 @@ static void report_actor(const struct weft__task *task, const struct weft__face 
         add_number(&text, pid[i], 10);
     }
     add(&text, "> ");
-    add(&text, face->kind ? face->kind : "");
-    add_topic(&text, face->topic);
-    tell(&text);
+    add(&text, task_info->kind ? task_info->kind : "");
+    add_topic(&text, task_info->topic);
+    write_text(&text);
 }
 
 static void report_fiber(const struct weft__task *task, int signal, const void *address)
 {
     struct text text = {.used = 0};
-    struct weft__face face;
-    weft__face_fn face_of = atomic_load_explicit(&weft__face_of, memory_order_acquire);
-    if (face_of && face_of(weft__task_handle(task), &face)) {
-        report_actor(task, &face, signal);
+    struct weft__task_info task_info;
+    weft__task_info_fn task_info_of =
+        atomic_load_explicit(&weft__task_info_hook, memory_order_acquire);
+    if (task_info_of && task_info_of(weft__task_handle(task), &task_info)) {
+        report_actor(task, &task_info, signal);
         return;
     }
     add_what(&text, signal);
@@ -157,24 +160,25 @@ static void report_fiber(const struct weft__task *task, int signal, const void *
         add_number(&text, (uint64_t)(uintptr_t)address, 16);
     }
     add(&text, "\n");
-    tell(&text);
+    write_text(&text);
 }
 
 /* Reports the stackless task whose step runs on this thread, or the fiber, if there is one. */
-static void name_culprit(int signal, const void *address)
+static void report_culprit(int signal, const void *address)
 {
     const struct weft__worker *w = weft__worker_self();
-    const struct weft__task *body = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
-    const struct weft__task *fiber = w && !body ? weft__current(w) : NULL;
-    if (body) {
-        report_body(body, signal);
+    const struct weft__task *stackless =
+        w ? atomic_load_explicit(&w->stackless, memory_order_relaxed) : NULL;
+    const struct weft__task *fiber = w && !stackless ? weft__current(w) : NULL;
+    if (stackless) {
+        report_stackless(stackless, signal);
     } else if (fiber) {
         report_fiber(fiber, signal, address);
     }
 }
 
 /* A program with a handler of its own may rely on faults, as a garbage collector does. */
-static bool is_worth_a_word(const struct sigaction *old)
+static bool should_report(const struct sigaction *old)
 {
     static _Atomic(bool) said;
     bool handled =
@@ -188,11 +192,11 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     bool sent = info->si_code <= 0; /* by kill or raise: there is no access and no address */
     const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
     struct sigaction *old = &before[signal == SIGABRT ? 2 : signal == SIGBUS];
-    if (!stack && (!sent || signal == SIGABRT) && is_worth_a_word(old)) {
-        name_culprit(signal, info->si_addr);
+    if (!stack && (!sent || signal == SIGABRT) && should_report(old)) {
+        report_culprit(signal, info->si_addr);
     }
     if (stack) {
-        report(stack, class, info->si_addr);
+        report_overflow(stack, class, info->si_addr);
     } else if ((old->sa_flags & SA_SIGINFO) && old->sa_sigaction) {
         old->sa_sigaction(signal, info, context);
         return;

@@ -13,7 +13,7 @@
 #include "base/lock.h"
 #include "base/thread.h"
 #include "sched/fork.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 
 #define LINGER_MS 10 /* creating a thread costs more than a short wait for the next watch */
 #define EVENTS 16
@@ -32,12 +32,12 @@ static struct {
     struct weft__lock lock;
     bool running; /* the thread exists and uses the two descriptors */
     int epoll;
-    int told; /* eventfd: a change that the thread would not notice */
+    int changed_fd; /* eventfd: a change that the thread would not notice */
     struct slot *slots;
     uint32_t slot_count, first_free, used;
 } watcher;
 
-#define TOLD_ID UINT64_MAX
+#define CHANGED_ID UINT64_MAX
 
 /* --- slots ------------------------------------------------------------------------- */
 
@@ -72,7 +72,7 @@ static int slot_take_locked(struct weft__fdwatch *watch)
     watcher.first_free = slot->next_free;
     watcher.used++;
     slot->watch = watch;
-    weft__outside_ref();
+    weft__wake_source_ref();
     watch->id = (uint64_t)slot->generation << 32 | index;
     return 0;
 }
@@ -91,10 +91,10 @@ static void slot_free_locked(struct slot *slot)
     slot->next_free = watcher.first_free;
     watcher.first_free = (uint32_t)(slot - watcher.slots) + 1;
     watcher.used--;
-    weft__outside_unref();
+    weft__wake_source_unref();
 }
 
-static void forget_locked(struct slot *slot)
+static void remove_locked(struct slot *slot)
 {
     epoll_ctl(watcher.epoll, EPOLL_CTL_DEL, slot->watch->fd, NULL);
     slot_free_locked(slot);
@@ -102,10 +102,10 @@ static void forget_locked(struct slot *slot)
 
 /* --- the thread ----------------------------------------------------------------------- */
 
-static void tell_locked(void)
+static void notify_locked(void)
 {
     uint64_t one = 1;
-    if (write(watcher.told, &one, sizeof one) < 0) {
+    if (write(watcher.changed_fd, &one, sizeof one) < 0) {
         /* It is notified already. */
     }
 }
@@ -114,8 +114,8 @@ static void serve_locked(uint64_t id)
 {
     uint64_t count;
     struct slot *slot;
-    if (id == TOLD_ID) {
-        if (read(watcher.told, &count, sizeof count) < 0) {
+    if (id == CHANGED_ID) {
+        if (read(watcher.changed_fd, &count, sizeof count) < 0) {
             /* Another notification's byte. */
         }
     } else if ((slot = slot_of_locked(id))) {
@@ -132,13 +132,13 @@ static void serve_locked(uint64_t id)
 }
 
 /* True: no watch is left, and the thread ends. */
-static bool end_locked(void)
+static bool try_end_locked(void)
 {
     if (watcher.used) {
         return false;
     }
     close(watcher.epoll);
-    close(watcher.told);
+    close(watcher.changed_fd);
     weft__free(watcher.slots);
     watcher.slots = NULL;
     watcher.slot_count = watcher.first_free = 0;
@@ -149,7 +149,7 @@ static bool end_locked(void)
 static void *watch_main(void *arg)
 {
     pthread_setname_np(pthread_self(), "weft_watch");
-    weft__outside_thread_enter();
+    weft__wake_source_ignore_thread();
     int epoll = (int)(intptr_t)arg;
     bool ended = false;
     int timeout = -1;
@@ -158,19 +158,19 @@ static void *watch_main(void *arg)
         int n = epoll_wait(epoll, events, EVENTS, timeout);
         WEFT__REQUIRE(
             n >= 0 || errno == EINTR,
-            "signals and child processes cannot be watched any more: epoll_wait on "
-            "descriptor %d: %s: the program has closed this descriptor, which is Weft's: by "
-            "close_range or closefrom, or by a close of a number that was not its own",
+            "cannot watch signals and child processes any longer: epoll_wait on "
+            "descriptor %d: %s: the program has closed this descriptor, which belongs to Weft: by "
+            "close_range, closefrom, or close on a descriptor it does not own",
             epoll, strerrorname_np(errno));
         weft__lock(&watcher.lock);
         for (int i = 0; i < n; i++) {
             serve_locked(events[i].data.u64);
         }
-        ended = n == 0 && end_locked();
+        ended = n == 0 && try_end_locked();
         timeout = watcher.used ? -1 : LINGER_MS;
         weft__unlock(&watcher.lock);
     }
-    weft__outside_thread_leave();
+    weft__wake_source_unignore_thread();
     return NULL;
 }
 
@@ -183,28 +183,28 @@ static int start_locked(void)
     if (watcher.epoll < 0) {
         return -errno;
     }
-    watcher.told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watcher.told < 0) {
+    watcher.changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watcher.changed_fd < 0) {
         err = -errno;
         goto close_epoll;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = TOLD_ID};
-    if (epoll_ctl(watcher.epoll, EPOLL_CTL_ADD, watcher.told, &event) != 0) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = CHANGED_ID};
+    if (epoll_ctl(watcher.epoll, EPOLL_CTL_ADD, watcher.changed_fd, &event) != 0) {
         err = -errno;
-        goto close_told;
+        goto close_changed;
     }
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     err = weft__thread_create(&thread, &attr, watch_main, (void *)(intptr_t)watcher.epoll);
     pthread_attr_destroy(&attr);
     if (err) {
-        goto close_told;
+        goto close_changed;
     }
     watcher.running = true;
     return 0;
 
-close_told:
-    close(watcher.told);
+close_changed:
+    close(watcher.changed_fd);
 close_epoll:
     close(watcher.epoll);
     return err;
@@ -214,7 +214,7 @@ close_epoll:
 
 int weft__fdwatch_add(struct weft__fdwatch *watch, int fd, bool (*ready)(struct weft__fdwatch *))
 {
-    weft__fork_watch();
+    weft__fork_install();
     watch->fd = fd;
     watch->ready = ready;
     weft__lock(&watcher.lock);
@@ -229,7 +229,7 @@ int weft__fdwatch_add(struct weft__fdwatch *watch, int fd, bool (*ready)(struct 
             }
         }
         if (watcher.used == 0) {
-            tell_locked(); /* the thread was started for nothing */
+            notify_locked(); /* the thread was started for nothing */
         }
     }
     weft__unlock(&watcher.lock);
@@ -240,10 +240,11 @@ void weft__fdwatch_remove(struct weft__fdwatch *watch)
 {
     weft__lock(&watcher.lock);
     struct slot *slot = slot_of_locked(watch->id);
-    WEFT__REQUIRE(slot && slot->watch == watch, "a descriptor that is not watched is removed");
-    forget_locked(slot);
+    WEFT__REQUIRE(slot && slot->watch == watch,
+                  "weft__fdwatch_remove: the descriptor is not watched");
+    remove_locked(slot);
     if (watcher.used == 0) {
-        tell_locked(); /* so that the thread ends soon */
+        notify_locked(); /* so that the thread ends soon */
     }
     weft__unlock(&watcher.lock);
 }
@@ -266,7 +267,7 @@ void weft__fdwatch_fork_child(void)
 {
     if (watcher.running) {
         close(watcher.epoll);
-        close(watcher.told);
+        close(watcher.changed_fd);
         watcher.running = false;
     }
     watcher.slots = NULL;

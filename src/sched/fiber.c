@@ -6,19 +6,19 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/need.h"
-#include "base/text.h"
-#include "sched/body.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "sched/cancel.h"
+#include "sched/fiber_local.h"
 #include "sched/fork.h"
+#include "sched/group_scheduler.h"
 #include "sched/handle.h"
-#include "sched/hooked.h"
-#include "sched/local.h"
+#include "sched/hook_binding.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
 #include "sched/spawn.h"
 #include "sched/spawner.h"
+#include "sched/stackless.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -36,7 +36,7 @@ static int check_opts(const struct weft_fiber_opts *opts, const weft_pool *pool)
         return weft__stack_class(opts->stack_bytes);
     }
     int class = pool ? pool->stack_class : weft__stack_class(WEFT__STACK_DEFAULT);
-    int least = opts->hooked ? weft__stack_class(WEFT__HOOKED_STACK) : 0;
+    int least = opts->hooked ? weft__stack_class(WEFT__HOOKED_STACK_BYTES) : 0;
     return class > least ? class : least;
 }
 
@@ -45,10 +45,10 @@ static inline int worker_of(const struct weft_fiber_opts *opts, weft_pool *pool)
     if (opts->bound) {
         return opts->worker;
     }
-    return __builtin_expect(opts->hooked, 0) ? weft__hooked_place(pool) : -1;
+    return __builtin_expect(opts->hooked, 0) ? weft__hooked_choose_worker(pool) : -1;
 }
 
-static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
+static inline void assign_home(struct weft__task *task, weft_pool *pool, int pin)
 {
     task->home = pool;
     task->pin = (int16_t)pin;
@@ -71,7 +71,7 @@ static inline void make_live(struct weft__task *task, uint64_t flags)
 /* Copies a grouped fiber's name. Returns NULL without memory. */
 static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 {
-    size_t size = weft__text_fit(name, most) + 1;
+    size_t size = weft__objname_fit(name, most) + 1;
     char *label = weft__alloc(size);
     if (label) {
         memcpy(label, name, size - 1);
@@ -82,19 +82,19 @@ static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 
 /* Adds the task to a dispatcher's group. Returns 0, -ENOMEM or -ESHUTDOWN; after success nothing
  * may fail: sched/intake.h. */
-static inline int join_group(struct weft__task *task, weft_pool *pool,
-                             const struct weft__member *member, const char *name)
+static inline int add_to_group(struct weft__task *task, weft_pool *pool,
+                               const struct weft__group_member *member, const char *name)
 {
     char *label = name ? copy_label(name, sizeof task->name) : NULL;
     if (name && !label) {
         return -ENOMEM;
     }
-    if (member->gate && !weft__gate_enter(member->gate)) {
+    if (member->intake && !weft__intake_enter(member->intake)) {
         weft__free(label);
         return -ESHUTDOWN;
     }
     task->flags |= WEFT__TASK_GROUPED | (member->daemon ? WEFT__TASK_DAEMON : 0);
-    task->turn = member->front; /* until it starts: weft__rounds_start */
+    task->turn = member->front; /* until it starts: weft__group_sched_start */
     task->label = label;
     task->group = member->group;
     task->signals = member->signals ? member->signals : 1;
@@ -104,9 +104,10 @@ static inline int join_group(struct weft__task *task, weft_pool *pool,
 }
 
 /* Must a sanitizer or the C++ runtime learn of switches? Either for all fibers or for none. */
-static inline uint8_t watched_here(void)
+static inline uint8_t instrumented_flag(void)
 {
-    return weft__asan_is_there() || weft__exceptions_are_there() ? WEFT__TASK_WATCHED : 0;
+    return weft__asan_is_present() || weft__exceptions_are_supported() ? WEFT__TASK_INSTRUMENTED
+                                                                       : 0;
 }
 
 /* Creates a control block with a stack credit: FRESH in `pool`, or CREATED if `pool` is NULL.
@@ -114,7 +115,8 @@ static inline uint8_t watched_here(void)
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
                                       weft_pool *pool, struct weft__parent *parent, uint64_t flags,
-                                      int64_t now, const struct weft__member *member, int *err)
+                                      int64_t now, const struct weft__group_member *member,
+                                      int *err)
 {
     *err = -ENOMEM;
     if (__builtin_expect(weft__spawner_take_credit(spawner, class) != 0, 0)) {
@@ -128,7 +130,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->stack = NULL;
     task->stack_class = (uint8_t) class;
     task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0) |
-                  (opts->hooked ? WEFT__TASK_HOOKED : 0) | watched_here();
+                  (opts->hooked ? WEFT__TASK_HOOKED : 0) | instrumented_flag();
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
@@ -136,7 +138,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->joiners = (struct weft__node *)(void *)parent;
     task->born = now;
     if (__builtin_expect(member != NULL, 0)) {
-        *err = join_group(task, pool, member, opts->name);
+        *err = add_to_group(task, pool, member, opts->name);
         if (*err) {
             weft__slab_put(&spawner->blocks, task);
             weft__spawner_give_credit(spawner, class);
@@ -145,9 +147,9 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     } else {
         task->name[0] = 0;
         if (__builtin_expect(opts->name != NULL, 0)) {
-            weft__text_cut(task->name, sizeof task->name, opts->name);
+            weft__objname_truncate(task->name, sizeof task->name, opts->name);
         }
-        settle_in(task, pool, pool ? worker_of(opts, pool) : -1);
+        assign_home(task, pool, pool ? worker_of(opts, pool) : -1);
     }
     if (pool) {
         weft__task_create_fresh(task);
@@ -162,18 +164,19 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
 static void unmake(struct weft__spawner *spawner, struct weft__task *task)
 {
     unsigned class = task->stack_class;
-    bool body = weft__task_is_body(task);
+    bool stackless = weft__task_is_stackless(task);
     weft__spawner_retire(spawner, task);
-    if (!body) {
+    if (!stackless) {
         weft__spawner_give_credit(spawner, class);
     }
 }
 
 /* Returns the calling worker if it runs a task of this pool now, else NULL. */
-static inline struct weft__worker *inside_of(const weft_pool *pool, struct weft__worker *w)
+static inline struct weft__worker *worker_inside(const weft_pool *pool, struct weft__worker *w)
 {
-    return w && w->pool == pool && (weft__running(w) || (w->rounds && w->rounds->running)) ? w
-                                                                                           : NULL;
+    return w && w->pool == pool && (weft__running(w) || (w->group_sched && w->group_sched->running))
+               ? w
+               : NULL;
 }
 
 /* Reserves capacity for n more fibers. A stop refuses only fibers that come from outside the
@@ -197,27 +200,28 @@ static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t
  * while its fiber is not yet visible to the walk. So every worker repeats the walk at the first
  * tick at which it sees the flag, after everything it has made. A push from outside is a full
  * barrier. pairs: weft__pool_cancel_all */
-static inline uint32_t born_cancelled(const weft_pool *pool)
+static inline uint32_t pending_cancel_flags(const weft_pool *pool)
 {
     return atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
 }
 
-static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, const weft_pool *pool)
+static __attribute__((noinline, cold)) void cancel_new_fiber(weft_fiber fiber,
+                                                             const weft_pool *pool)
 {
-    weft__cancel(fiber, born_cancelled(pool), NULL);
+    weft__cancel(fiber, pending_cancel_flags(pool), NULL);
 }
 
 /* A fiber spawned by a dispatcher's fiber joins the same group and inherits the daemon flag. From
  * outside, the group must be named. */
-static const struct weft__member *member_here(const struct weft__worker *inside,
-                                              struct weft__member *here)
+static const struct weft__group_member *member_here(const struct weft__worker *inside,
+                                                    struct weft__group_member *here)
 {
     if (!inside) {
         return NULL;
     }
     const struct weft__task *maker = weft__running(inside);
-    *here = (struct weft__member){
-        .group = inside->rounds->running->index,
+    *here = (struct weft__group_member){
+        .group = inside->group_sched->running->index,
         .daemon = maker && (maker->flags & WEFT__TASK_DAEMON),
     };
     return here;
@@ -232,23 +236,23 @@ static inline void launch(weft_pool *pool, struct weft__worker *inside, struct w
         WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
     }
     weft__place_fresh(inside, task);
-    if (__builtin_expect(born_cancelled(pool), 0)) {
-        cancel_newborn(fiber, pool);
+    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
+        cancel_new_fiber(fiber, pool);
     }
 }
 
 static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
                         void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent,
-                        const struct weft__member *member)
+                        const struct weft__group_member *member)
 {
-    struct weft__worker *inside = inside_of(pool, w);
-    struct weft__member here;
+    struct weft__worker *inside = worker_inside(pool, w);
+    struct weft__group_member here;
     opts = opts ? opts : &no_opts;
     int class = check_opts(opts, pool);
-    if (__builtin_expect(pool->rounds && !member, 0)) {
+    if (__builtin_expect(pool->group_sched && !member, 0)) {
         member = member_here(inside, &here);
     }
-    if (__builtin_expect(class < 0 || !fn || (pool->rounds && !member), 0)) {
+    if (__builtin_expect(class < 0 || !fn || (pool->group_sched && !member), 0)) {
         return -EINVAL;
     }
     struct weft__spawner *spawner = weft__spawner_of(w);
@@ -278,12 +282,13 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, NULL);
 }
 
-int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
-                       const struct weft_fiber_opts *opts, const struct weft__member *member)
+int weft__spawn_in_group(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
+                         const struct weft_fiber_opts *opts,
+                         const struct weft__group_member *member)
 {
     return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, member);
 }
@@ -297,7 +302,7 @@ int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    if (__builtin_expect(!w || !inside_of(w->pool, w), 0)) {
+    if (__builtin_expect(!w || !worker_inside(w->pool, w), 0)) {
         weft__fork_check_fiber("weft_spawn");
         return -ENXIO;
     }
@@ -306,15 +311,15 @@ int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_o
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL, NULL);
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     struct weft__worker *w = weft__worker_self();
-    struct weft__worker *inside = inside_of(pool, w);
+    struct weft__worker *inside = worker_inside(pool, w);
     struct weft__spawner *spawner = weft__spawner_of(w);
     for (size_t i = 0; i < n; i++) {
         if (!jobs[i].fn) {
@@ -324,7 +329,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     if (!spawner) {
         return -ENOMEM;
     }
-    if (pool->rounds) {
+    if (pool->group_sched) {
         return -EINVAL; /* a group must be named */
     }
     int err = admit(pool, inside, n);
@@ -353,7 +358,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     }
     weft__global_push_chain(&pool->global, &made);
     weft__idle_notify(&pool->idle);
-    if (__builtin_expect(born_cancelled(pool), 0)) {
+    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
         weft__pool_cancel_walk(pool);
     }
     return 0;
@@ -362,10 +367,10 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
 struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
                                     int *err)
 {
-    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    struct weft__worker *w = weft__worker_self(), *inside = worker_inside(pool, w);
     struct weft__spawner *spawner = weft__spawner_of(w);
     int class = check_opts(opts, pool);
-    if (class < 0 || pool->rounds) {
+    if (class < 0 || pool->group_sched) {
         *err = -EINVAL;
         return NULL;
     }
@@ -387,7 +392,7 @@ struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct we
 void weft__fiber_start(struct weft__task *task, void *arg)
 {
     weft_pool *pool = task->home;
-    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    struct weft__worker *w = weft__worker_self(), *inside = worker_inside(pool, w);
     weft_fiber fiber = weft__task_handle(task);
     task->value = arg;
     launch(pool, inside, task, fiber);
@@ -402,7 +407,7 @@ void weft__fiber_unmake(struct weft__task *task)
         weft__ident_lock(task, weft__ident_generation(ident), 0, &ident); /* a walk may hold it */
     WEFT__ASSERT(live);
     unmake(weft__spawner_of(w), task);
-    unadmit(pool, inside_of(pool, w), 1);
+    unadmit(pool, worker_inside(pool, w), 1);
 }
 
 int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
@@ -427,8 +432,8 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
 
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
-    struct weft__worker *inside = inside_of(pool, weft__worker_self());
-    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count || pool->rounds) {
+    struct weft__worker *inside = worker_inside(pool, weft__worker_self());
+    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count || pool->group_sched) {
         return -EINVAL;
     }
     uint64_t ident;
@@ -445,16 +450,16 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
         return err;
     }
     if (worker < 0 && (task->flags & WEFT__TASK_HOOKED)) {
-        worker = weft__hooked_place(pool);
+        worker = weft__hooked_choose_worker(pool);
     }
-    settle_in(task, pool, worker);
+    assign_home(task, pool, worker);
     weft__ident_unlock(task, ident);
     if (inside) {
         weft__count(&inside->counters.spawned, 1);
     }
     weft__place_fresh(inside, task);
-    if (__builtin_expect(born_cancelled(pool), 0)) {
-        cancel_newborn(fiber, pool);
+    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
+        cancel_new_fiber(fiber, pool);
     }
     return 0;
 }
@@ -503,8 +508,8 @@ int weft_fiber_discard(weft_fiber fiber)
 /* --- ending --------------------------------------------------------------------- */
 
 /* Publishes the fiber's result and frees its control block, or leaves the block to its joiners. */
-static inline __attribute__((always_inline)) void give_up(struct weft__worker *w,
-                                                          struct weft__task *self, int status)
+static inline __attribute__((always_inline)) void
+publish_result(struct weft__worker *w, struct weft__task *self, int status)
 {
     struct weft__chain ready = {0};
     uint64_t ident;
@@ -545,7 +550,7 @@ static inline void count_finished(struct weft__worker *w)
 static inline void leave_worker(struct weft__worker *w, const struct weft__task *task)
 {
     if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
-        weft__rounds_end(w->rounds, task);
+        weft__group_sched_end(w->group_sched, task);
     } else if (__builtin_expect(task->pin >= 0, 0)) {
         atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
     }
@@ -553,28 +558,28 @@ static inline void leave_worker(struct weft__worker *w, const struct weft__task 
 
 /* In a catch block: releases the caught exceptions, as the end of that block would. Their
  * destructors may wait and migrate to another worker. */
-static __attribute__((noinline, cold)) void end_catches(void)
+static __attribute__((noinline, cold)) void release_exceptions(void)
 {
-    if (!weft__exceptions_are_there()) {
+    if (!weft__exceptions_are_supported()) {
         return;
     }
-    while (weft__exceptions_let_go && weft__exceptions_at()->caught) {
-        weft__exceptions_let_go();
+    while (weft__exceptions_end_catch && weft__exceptions_at()->caught) {
+        weft__exceptions_end_catch();
     }
     *weft__exceptions_at() = (struct weft__exceptions){0};
 }
 
-void weft_exit(void *result)
+void weft_fiber_exit(void *result)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *self = w ? weft__current(w) : NULL;
     if (__builtin_expect(!self, 0)) {
-        weft__fork_check_fiber("weft_exit");
-        weft__panic(__FILE__, __LINE__, "weft_exit was called outside of a fiber");
+        weft__fork_check_fiber("weft_fiber_exit");
+        weft__panic(__FILE__, __LINE__, "weft_fiber_exit was called outside of a fiber");
     }
     struct weft__rare *rare = weft__task_rare(self);
-    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
-        end_catches();
+    if (__builtin_expect(self->flags & WEFT__TASK_INSTRUMENTED, 0)) {
+        release_exceptions();
         w = weft__worker_self();
     }
     if (rare->cleanups || rare->locals_used) {
@@ -582,11 +587,11 @@ void weft_exit(void *result)
         weft__local_run_cleanups(rare); /* may wait and migrate to another worker */
         w = weft__worker_self();
     }
-    if (__builtin_expect(rare->hops != NULL, 0)) {
-        weft__hop_leave_all(rare); /* the pool it came from waits for it */
+    if (__builtin_expect(rare->migrations != NULL, 0)) {
+        weft__migration_leave_all(rare); /* the pool it came from waits for it */
         w = weft__worker_self();
     }
-    weft__held_forsake(self);
+    weft__held_abandon(self);
     self->value = result;
     if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
         weft__fp_set(weft__fp_default());
@@ -598,13 +603,13 @@ void weft_exit(void *result)
     unsigned class = self->stack_class;
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
     leave_worker(w, self);
-    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
+    if (__builtin_expect(self->flags & WEFT__TASK_INSTRUMENTED, 0)) {
         /* Also before the joiners: the program may end, and the stale contents of this stack are
          * no leak roots then. */
         weft__asan_detach(weft__stack_bottom(stack, class), weft__stack_bytes(class));
     }
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
-    give_up(w, self, 0);
+    publish_result(w, self, 0);
     weft__spawner_give_credit(&w->spawner, class);
     count_finished(w);
     weft__worker_end_fiber(w, stack, class);
@@ -613,9 +618,9 @@ void weft_exit(void *result)
 /* --- stackless tasks -------------------------------------------------------------- */
 
 /* Open-coded because these are created by the million. */
-static void name_body(struct weft__task *task, const char *name)
+static void name_stackless(struct weft__task *task, const char *name)
 {
-    size_t len = name ? weft__text_fit(name, sizeof task->name) : 0;
+    size_t len = name ? weft__objname_fit(name, sizeof task->name) : 0;
     if (len) {
         memcpy(task->name, name, len);
     }
@@ -623,14 +628,14 @@ static void name_body(struct weft__task *task, const char *name)
 }
 
 static inline __attribute__((always_inline)) struct weft__task *
-make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
-          const struct weft__body_kind *kind, void *own, const struct weft__body_opts *opts,
-          int *err)
+make_stackless(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
+               const struct weft__stackless_kind *kind, void *own,
+               const struct weft__stackless_opts *opts, int *err)
 {
     struct weft__spawner *spawner = weft__spawner_of(w);
-    struct weft__member here;
-    const struct weft__member *member = &opts->member;
-    if (pool->rounds && opts->like_maker && !(member = member_here(inside, &here))) {
+    struct weft__group_member here;
+    const struct weft__group_member *member = &opts->member;
+    if (pool->group_sched && opts->inherit_group && !(member = member_here(inside, &here))) {
         *err = -EINVAL; /* a group must be named */
         return NULL;
     }
@@ -643,21 +648,21 @@ make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
         *err = -ENOMEM;
         goto unadmit;
     }
-    weft__body_set_own(task, own);
+    weft__stackless_set_data(task, own);
     task->claim.task = task;
     task->deadline = NULL;
     task->stack_class = UINT8_MAX;
-    task->flags = WEFT__TASK_BODY;
+    task->flags = WEFT__TASK_STACKLESS;
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
-    task->body = kind;
+    task->stackless = kind;
     task->value = NULL;
     task->shields = 0;
     task->joiners = opts->joiner;
     task->born = w ? w->now : weft__clock_coarse_ns();
-    if (!pool->rounds) {
-        name_body(task, opts->name);
-        settle_in(task, pool, -1);
-    } else if ((*err = join_group(task, pool, member, opts->name)) != 0) {
+    if (!pool->group_sched) {
+        name_stackless(task, opts->name);
+        assign_home(task, pool, -1);
+    } else if ((*err = add_to_group(task, pool, member, opts->name)) != 0) {
         weft__slab_put(&spawner->blocks, task);
         goto unadmit;
     }
@@ -669,23 +674,24 @@ unadmit:
     return NULL;
 }
 
-struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
-                                   const struct weft__body_opts *opts, int *err)
+struct weft__task *weft__stackless_make(weft_pool *pool, const struct weft__stackless_kind *kind,
+                                        void *own, const struct weft__stackless_opts *opts,
+                                        int *err)
 {
     struct weft__worker *w = weft__worker_self();
-    return make_body(w, inside_of(pool, w), pool, kind, own, opts, err);
+    return make_stackless(w, worker_inside(pool, w), pool, kind, own, opts, err);
 }
 
-void weft__body_unmake(struct weft__task *task)
+void weft__stackless_unmake(struct weft__task *task)
 {
     weft_pool *pool = task->home;
     struct weft__worker *w = weft__worker_self();
     unmake(weft__spawner_of(w), task);
-    unadmit(pool, inside_of(pool, w), 1);
+    unadmit(pool, worker_inside(pool, w), 1);
 }
 
-static inline void start_body(struct weft__worker *inside, weft_pool *pool, struct weft__task *task,
-                              weft_fiber *out, bool joinable)
+static inline void start_stackless(struct weft__worker *inside, weft_pool *pool,
+                                   struct weft__task *task, weft_fiber *out, bool joinable)
 {
     make_live(task, joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
     weft_fiber fiber = weft__task_handle(task);
@@ -696,45 +702,46 @@ static inline void start_body(struct weft__worker *inside, weft_pool *pool, stru
         weft__count(&inside->counters.spawned, 1);
         WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
     }
-    if (inside && inside->rounds) {
-        weft__rounds_start(inside->rounds, task);
+    if (inside && inside->group_sched) {
+        weft__group_sched_start(inside->group_sched, task);
     } else {
         weft__place_fresh(inside, task);
     }
-    if (__builtin_expect(born_cancelled(pool), 0)) {
-        cancel_newborn(fiber, pool);
+    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
+        cancel_new_fiber(fiber, pool);
     }
 }
 
-void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+void weft__stackless_start(struct weft__task *task, weft_fiber *out, bool joinable)
 {
     weft_pool *pool = task->home;
-    start_body(inside_of(pool, weft__worker_self()), pool, task, out, joinable);
+    start_stackless(worker_inside(pool, weft__worker_self()), pool, task, out, joinable);
 }
 
-__attribute__((noinline)) int weft__body_spawn(weft_pool *pool, weft_fiber *out,
-                                               const struct weft__body_kind *kind, void *own,
-                                               const struct weft__body_opts *opts)
+__attribute__((noinline)) int weft__stackless_spawn(weft_pool *pool, weft_fiber *out,
+                                                    const struct weft__stackless_kind *kind,
+                                                    void *own,
+                                                    const struct weft__stackless_opts *opts)
 {
-    struct weft__worker *w = weft__worker_at_entrance(), *inside = inside_of(pool, w);
+    struct weft__worker *w = weft__worker_self_inline(), *inside = worker_inside(pool, w);
     int err;
-    struct weft__task *task = make_body(w, inside, pool, kind, own, opts, &err);
+    struct weft__task *task = make_stackless(w, inside, pool, kind, own, opts, &err);
     if (task) {
-        start_body(inside, pool, task, out, out && !opts->detached && !opts->joiner);
+        start_stackless(inside, pool, task, out, out && !opts->detached && !opts->joiner);
     }
     return err;
 }
 
-void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
+void weft__stackless_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
 {
     if (__builtin_expect(task->deadline != NULL, 0)) {
-        weft__body_drop_deadline(w, task);
+        weft__stackless_drop_deadline(w, task);
     }
     task->value = value;
     task->claim.ticket = (uint64_t)(int64_t)status; /* for later joiners */
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));
     leave_worker(w, task);
     weft__pool_release(w->pool, 1);
-    give_up(w, task, status);
+    publish_result(w, task, status);
     count_finished(w);
 }

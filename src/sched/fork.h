@@ -19,12 +19,12 @@ extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process an
 
 /* Code that creates threads or shared state calls this first. Once per process is enough; repeated
  * calls do no harm. */
-void weft__fork_watch(void);
+void weft__fork_install(void);
 
 /* Between the two calls a fork waits. For short sections that take none of the locks that a fork
  * takes; nor may the caller hold one of these. */
-void weft__fork_hold(void);
-void weft__fork_let_go(void);
+void weft__fork_block(void);
+void weft__fork_unblock(void);
 
 /* One-time initialisation that a child sees either complete or not begun: a fork waits while the
  * function runs. (With pthread_once, the C library would call the function again in the child.) */
@@ -64,8 +64,8 @@ static inline uint32_t weft__fork_generation(void)
 static inline void weft__fork_check(uint32_t born, const char *what, const char *name)
 {
     WEFT__REQUIRE(born == weft__fork_generation(),
-                  "%s %s was made before fork() and is used in the child: make a new one", what,
-                  name);
+                  "%s %s was created before fork() and is used in the child: create a new one",
+                  what, name);
 }
 
 #endif

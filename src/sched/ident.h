@@ -88,8 +88,8 @@ static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation
 
 /* Same without flags, for a caller that must not wait indefinitely. Returns 1 if locked, 0 if the
  * fiber is gone, -EBUSY. */
-static inline int weft__ident_lock_soon(struct weft__task *task, uint64_t generation,
-                                        uint64_t *ident)
+static inline int weft__ident_lock_bounded(struct weft__task *task, uint64_t generation,
+                                           uint64_t *ident)
 {
     uint64_t word = atomic_load_explicit(&task->ident, memory_order_relaxed);
     for (unsigned spins = 0; spins < 2000; spins++) {
@@ -127,7 +127,7 @@ static inline uint64_t weft__ident_flags(const struct weft__task *task)
 /* The task consumes a flag of its own. Returns false if the flag is not set. Only while the lock
  * is free: an unpark sets the permit and takes it back if its wake-up used it, so the flag means
  * nothing until the unpark unlocks; and its unlock would restore a flag that was cleared here. */
-WEFT__MUST_USE static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
+WEFT__MUST_USE static inline bool weft__ident_consume(struct weft__task *task, uint64_t flag)
 {
     uint64_t word = atomic_load_explicit(&task->ident, memory_order_relaxed);
     for (unsigned spins = 0;; spins++) {
@@ -156,7 +156,7 @@ static inline void weft__ident_retire(struct weft__task *task)
 }
 
 /* Returns true when the slot has used all its generations. */
-static inline bool weft__ident_wrapped(const struct weft__task *task)
+static inline bool weft__ident_is_exhausted(const struct weft__task *task)
 {
     return weft__ident_generation(atomic_load_explicit(&task->ident, memory_order_relaxed)) ==
            UINT32_MAX;

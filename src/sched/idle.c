@@ -11,7 +11,7 @@ void weft__idle_init(struct weft__idle *idle)
     idle->top = NULL;
 }
 
-bool weft__idle_search(struct weft__idle *idle)
+bool weft__idle_try_search(struct weft__idle *idle)
 {
     uint32_t word = atomic_load_explicit(&idle->word, memory_order_relaxed);
     while (word < SEARCHING) {
@@ -23,7 +23,7 @@ bool weft__idle_search(struct weft__idle *idle)
     return false;
 }
 
-void weft__idle_found(struct weft__idle *idle)
+void weft__idle_end_search(struct weft__idle *idle)
 {
     atomic_fetch_sub_explicit(&idle->word, SEARCHING, memory_order_seq_cst);
     weft__idle_notify(idle);

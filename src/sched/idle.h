@@ -52,9 +52,9 @@ struct weft__idle {
 void weft__idle_init(struct weft__idle *idle);
 
 /* Tries to become the pool's searcher. False: another worker searches. */
-bool weft__idle_search(struct weft__idle *idle);
+bool weft__idle_try_search(struct weft__idle *idle);
 /* The search found work: ends it, and wakes the next searcher for further work. */
-void weft__idle_found(struct weft__idle *idle);
+void weft__idle_end_search(struct weft__idle *idle);
 
 /* Step 1 of sleep; gives up the search if `searching`. The caller checks once more, then parks in
  * the sleeper's parker, then calls leave. */

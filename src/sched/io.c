@@ -23,7 +23,7 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     }
     if (!*err) {
         *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
-        if (*err && weft__driver_choose_again(w->pool->wanted, *err, &kind, &why)) {
+        if (*err && weft__driver_fall_back(w->pool->wanted, *err, &kind, &why)) {
             *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
         }
     }
@@ -38,7 +38,7 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     atomic_store_explicit(&w->pool->driver, kind, memory_order_release); /* pairs: stats */
     /* Release: for threads that read it from outside. */
     atomic_store_explicit(&w->driver, driver, memory_order_release);
-    w->drives = kind->completes ? WEFT__DRIVES_OPERATIONS : WEFT__DRIVES_READINESS;
+    w->io_mode = kind->completes ? WEFT__IO_MODE_COMPLETION : WEFT__IO_MODE_READINESS;
     return driver;
 }
 
@@ -46,14 +46,14 @@ void weft__worker_close_driver(struct weft__worker *w)
 {
     struct weft__driver *driver = weft__worker_peek_driver(w);
     if (driver) {
-        w->drives = WEFT__DRIVES_NOTHING;
+        w->io_mode = WEFT__IO_MODE_NONE;
         atomic_store_explicit(&w->driver, NULL, memory_order_release);
-        weft__fd_leave(driver);
+        weft__fd_detach_driver(driver);
         weft__driver_close(driver);
     }
 }
 
-void weft__worker_leave_count(struct weft__worker *w)
+void weft__worker_retire_io_count(struct weft__worker *w)
 {
     int64_t linked = atomic_exchange_explicit(&w->io.linked, 0, memory_order_relaxed);
     if (linked) {
@@ -67,7 +67,7 @@ void weft__worker_leave_count(struct weft__worker *w)
 struct ready {
     struct weft__chain chain; /* first: code without hints uses this as a plain chain */
     uint64_t tail, mask;
-    const void **near;
+    const void **prefetch_hint;
 };
 
 static void ready_init(struct ready *ready, const struct weft__worker *w)
@@ -75,12 +75,12 @@ static void ready_init(struct ready *ready, const struct weft__worker *w)
     weft__chain_init(&ready->chain);
     ready->tail = atomic_load_explicit(&w->ring.tail, memory_order_relaxed);
     ready->mask = w->ring.mask;
-    ready->near = w->near;
+    ready->prefetch_hint = w->prefetch_hint;
 }
 
-static inline void note_near(const struct ready *ready, const void *near)
+static inline void note_hint(const struct ready *ready, const void *prefetch_hint)
 {
-    ready->near[(ready->tail + ready->chain.count) & ready->mask] = near;
+    ready->prefetch_hint[(ready->tail + ready->chain.count) & ready->mask] = prefetch_hint;
 }
 
 /* The functions that io/fd.h requires: `who` is a task. */
@@ -95,14 +95,14 @@ static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t
 }
 
 /* The usual case: the task has finished suspending, and nothing traces it. */
-bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
+bool weft__io_fire(void *who, uint64_t ticket, const void *prefetch_hint, void *ready)
 {
     struct weft__task *task = who;
     if (__builtin_expect(!weft__task_fire_waiting(task, ticket, WEFT__REASON_DONE), 0)) {
         return fire_any(task, ticket, ready);
     }
-    if (near) {
-        note_near(ready, near);
+    if (prefetch_hint) {
+        note_hint(ready, prefetch_hint);
     }
     weft__chain_push(ready, &task->link);
     return true;
@@ -114,7 +114,7 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
 {
     struct weft__link *link = ready->chain.head, *next;
     /* seq_cst: submit step 1 of sched/idle.h; a single worker has nobody to notify. */
-    memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
+    memory_order order = w->ring.no_thieves ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
     for (; link; link = next) {
         struct weft__task *task = weft__task_of(link);
@@ -131,7 +131,7 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
         }
     }
     weft__ring_publish_local(&w->ring, set, order);
-    if (ready->chain.count > 1 && !w->ring.alone) {
+    if (ready->chain.count > 1 && !w->ring.no_thieves) {
         weft__idle_notify(&w->pool->idle); /* the first task is for this worker */
     }
 }
@@ -142,8 +142,8 @@ void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver)
     ready_init(&ready, w);
     unsigned n = driver->kind->dispatch(driver, driver, &ready);
     weft__driver_leave(driver);
-    driver->looked = w->now;
-    w->io_last = n > 0;
+    driver->last_poll = w->now;
+    w->io_found = n > 0;
     weft__count(&w->io.waits, 1);
     weft__count(&w->io.events, n);
     if (ready.chain.head) {

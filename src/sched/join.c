@@ -11,8 +11,8 @@
 
 int weft__handle_missing(weft_fiber fiber)
 {
-    WEFT__REQUIRE(!weft__slab_forgot((uint32_t)fiber),
-                  "fiber #%u.%u was made before fork() and is used in the child",
+    WEFT__REQUIRE(!weft__slab_is_from_parent((uint32_t)fiber),
+                  "fiber #%u.%u was created before fork() and is used in the child",
                   (unsigned)(uint32_t)fiber, (unsigned)(fiber >> 32));
     return -ESRCH;
 }
@@ -31,11 +31,11 @@ static void use_right_locked(struct weft__task *task, uint64_t ident, struct wef
 /* For a fiber that has ended: 0, or the status of a stackless task. */
 static int status_of(const struct weft__task *task)
 {
-    return weft__task_is_body(task) ? (int)(int64_t)task->claim.ticket : 0;
+    return weft__task_is_stackless(task) ? (int)(int64_t)task->claim.ticket : 0;
 }
 
 /* Unlinks the node of a joiner that gives up, unless the fiber has ended or is gone. */
-void weft__join_leave(weft_fiber fiber, struct weft__node *node)
+void weft__join_unlink(weft_fiber fiber, struct weft__node *node)
 {
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
@@ -63,7 +63,7 @@ static const struct weft__wait_kind join_kind = {
     .name = "join", .fiber = true, .holder = joined_fiber};
 
 /* The calling thread is the only one that could run the fiber, and it is about to block. */
-static bool only_we_could_run(const struct weft__task *task)
+static bool is_only_runner(const struct weft__task *task)
 {
     const weft_pool *home = task->home;
     return home && home->caller && pthread_equal(home->caller_thread, pthread_self()) &&
@@ -97,7 +97,7 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
         use_right_locked(task, ident, spawner);
         return status;
     }
-    if (!w && deadline == WEFT_FOREVER && only_we_could_run(task)) {
+    if (!w && deadline == WEFT_FOREVER && is_only_runner(task)) {
         weft__ident_unlock(task, ident);
         return -EDEADLK;
     }
@@ -110,8 +110,8 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
     weft__ident_unlock(task, ident);
 
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &join_kind, fiber);
-    if (!weft__reason_done(reason)) {
-        weft__join_leave(fiber, &node);
+    if (!weft__reason_is_done(reason)) {
+        weft__join_unlink(fiber, &node);
         return weft__reason_errno(reason);
     }
     if (result && node.status == 0) {
@@ -180,7 +180,7 @@ bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node)
 
 void weft__join_disarm(weft_fiber fiber, struct weft__node *node)
 {
-    weft__join_leave(fiber, node);
+    weft__join_unlink(fiber, node);
     weft_fiber_detach(fiber);
 }
 

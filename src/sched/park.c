@@ -10,30 +10,30 @@
 static const struct weft__wait_kind park_kind = {.name = "park"};
 
 /* The park did not end by a plain unpark. */
-static __attribute__((noinline)) int ended_otherwise(enum weft__reason reason)
+static __attribute__((noinline)) int finish_park(enum weft__reason reason)
 {
-    if (reason == WEFT__REASON_MOVED) {
-        weft__hop_as_told();
+    if (reason == WEFT__REASON_MIGRATE) {
+        weft__migrate_to_target();
     }
     return weft__reason_errno(reason);
 }
 
 static inline int status_of(enum weft__reason reason)
 {
-    return __builtin_expect(reason == WEFT__REASON_DONE, 1) ? 0 : ended_otherwise(reason);
+    return __builtin_expect(reason == WEFT__REASON_DONE, 1) ? 0 : finish_park(reason);
 }
 
-int weft_park(int64_t deadline)
+int weft_fiber_park(int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *self = w ? weft__current(w) : NULL;
     if (!self) {
-        weft__fork_check_fiber("weft_park");
+        weft__fork_check_fiber("weft_fiber_park");
         return -ENXIO;
     }
     for (;;) {
         if ((weft__ident_flags(self) & WEFT__IDENT_PERMIT) &&
-            weft__ident_take(self, WEFT__IDENT_PERMIT)) {
+            weft__ident_consume(self, WEFT__IDENT_PERMIT)) {
             return 0;
         }
         struct weft__waiter waiter;
@@ -49,15 +49,15 @@ int weft_park(int64_t deadline)
         }
         enum weft__reason reason = weft__task_disarm(self);
         if (reason != WEFT__REASON_NONE) {
-            return reason == WEFT__REASON_MOVED ? status_of(reason)
-                                                : weft__waiter_end_by(reason, &park_kind, 0);
+            return reason == WEFT__REASON_MIGRATE ? status_of(reason)
+                                                  : weft__waiter_end_by(reason, &park_kind, 0);
         }
         /* Check again: the permit may belong to the unpark that ended the last wait and has not
          * taken it back yet. */
     }
 }
 
-int weft_unpark(weft_fiber fiber)
+int weft_fiber_unpark(weft_fiber fiber)
 {
     uint64_t ident, ticket;
     unsigned kind;

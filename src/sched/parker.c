@@ -55,11 +55,12 @@ static __attribute__((noinline)) void write_wake(int fd)
     uint64_t one = 1;
     /* EAGAIN: the counter is full, so the reader is woken anyway. */
     while (write(fd, &one, sizeof one) < 0 && errno != EAGAIN) {
-        WEFT__REQUIRE(errno == EINTR,
-                      "a worker cannot be woken, by a write to descriptor %d: %s: the program has "
-                      "closed this descriptor, which is Weft's: by close_range or closefrom, or by "
-                      "a close of a number that was not its own",
-                      fd, strerrorname_np(errno));
+        WEFT__REQUIRE(
+            errno == EINTR,
+            "cannot wake a worker by writing to descriptor %d: %s: the program has "
+            "closed this descriptor, which belongs to Weft: by close_range, closefrom, or "
+            "close on a descriptor it does not own",
+            fd, strerrorname_np(errno));
     }
     errno = before;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/objname.h"
 #include "sched/worker.h"
 
 struct weft__perf weft__perf;
@@ -17,7 +17,7 @@ static _Atomic(unsigned) types = WEFT_PERF_USER; /* number registered */
 
 /* --- types ------------------------------------------------------------------- */
 
-static bool valid(const char *name)
+static bool is_valid_name(const char *name)
 {
     if (!name || !*name) {
         return false;
@@ -33,14 +33,14 @@ static bool accepts(const struct weft_perf *perf, unsigned type)
     return perf && (!perf->accept || perf->accept(type, perf->arg));
 }
 
-static const struct weft_perf *callback_in(unsigned place)
+static const struct weft_perf *callback_in(unsigned slot)
 {
-    return atomic_load_explicit(&weft__perf.places[place].callback, memory_order_relaxed);
+    return atomic_load_explicit(&weft__perf.slots[slot].callback, memory_order_relaxed);
 }
 
-static void accept_locked(unsigned place, uint64_t mask)
+static void accept_locked(unsigned slot, uint64_t mask)
 {
-    atomic_fetch_or_explicit(&weft__perf.places[place].mask, mask, memory_order_relaxed);
+    atomic_fetch_or_explicit(&weft__perf.slots[slot].mask, mask, memory_order_relaxed);
     atomic_fetch_or_explicit(&weft__perf.mask, mask, memory_order_relaxed);
 }
 
@@ -56,14 +56,14 @@ static int register_locked(const char *name)
     if (n == WEFT_PERF_TYPES) {
         return -ENOSPC;
     }
-    names[n] = weft__text_copy(name); /* never freed */
+    names[n] = weft__objname_copy(name); /* never freed */
     if (!names[n]) {
         return -ENOMEM;
     }
     atomic_store_explicit(&types, n + 1, memory_order_release); /* pairs: weft_perf_name */
-    for (unsigned place = 0; place < WEFT__PERF_PLACES; place++) {
-        if (accepts(callback_in(place), n)) {
-            accept_locked(place, UINT64_C(1) << n);
+    for (unsigned slot = 0; slot < WEFT__PERF_SLOTS; slot++) {
+        if (accepts(callback_in(slot), n)) {
+            accept_locked(slot, UINT64_C(1) << n);
         }
     }
     return (int)n;
@@ -71,7 +71,7 @@ static int register_locked(const char *name)
 
 int weft_perf_register(const char *name)
 {
-    if (!valid(name)) {
+    if (!is_valid_name(name)) {
         return -EINVAL;
     }
     weft__lock(&weft__perf.lock);
@@ -88,7 +88,7 @@ const char *weft_perf_name(unsigned type)
 
 /* --- install and remove ---------------------------------------------------------- */
 
-static uint64_t ask(const struct weft_perf *perf)
+static uint64_t accepted_types(const struct weft_perf *perf)
 {
     uint64_t mask = 0;
     unsigned n = atomic_load_explicit(&types, memory_order_relaxed);
@@ -100,27 +100,27 @@ static uint64_t ask(const struct weft_perf *perf)
     return mask;
 }
 
-static unsigned place_of_locked(const struct weft_perf *perf)
+static unsigned slot_of_locked(const struct weft_perf *perf)
 {
-    unsigned place = 0;
-    while (place < WEFT__PERF_PLACES && callback_in(place) != perf) {
-        place++;
+    unsigned slot = 0;
+    while (slot < WEFT__PERF_SLOTS && callback_in(slot) != perf) {
+        slot++;
     }
-    return place;
+    return slot;
 }
 
 static int install_locked(const struct weft_perf *perf)
 {
-    if (place_of_locked(perf) < WEFT__PERF_PLACES) {
+    if (slot_of_locked(perf) < WEFT__PERF_SLOTS) {
         return -EBUSY;
     }
-    unsigned place = place_of_locked(NULL);
-    if (place == WEFT__PERF_PLACES) {
+    unsigned slot = slot_of_locked(NULL);
+    if (slot == WEFT__PERF_SLOTS) {
         return -ENOSPC;
     }
-    accept_locked(place, ask(perf));
-    atomic_store_explicit(&weft__perf.places[place].callback, perf,
-                          memory_order_release); /* pairs: weft__perf_tell */
+    accept_locked(slot, accepted_types(perf));
+    atomic_store_explicit(&weft__perf.slots[slot].callback, perf,
+                          memory_order_release); /* pairs: weft__perf_emit */
     return 0;
 }
 
@@ -136,8 +136,8 @@ int weft_perf_install(const struct weft_perf *perf)
 }
 
 /* seq_cst: see the banner of sched/perf.h. The load that reads zero also acquires what the
- * callback did. pairs: weft__perf_tell */
-static void await_users(void)
+ * callback did. pairs: weft__perf_emit */
+static void wait_for_users(void)
 {
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
         while (atomic_load_explicit(&weft__perf.shards[i].users, memory_order_seq_cst)) {
@@ -147,12 +147,12 @@ static void await_users(void)
 }
 
 /* Clears the slot's mask and recomputes the common mask from the others. */
-static void leave_mask_locked(unsigned place)
+static void clear_mask_locked(unsigned slot)
 {
     uint64_t mask = 0;
-    atomic_store_explicit(&weft__perf.places[place].mask, 0, memory_order_relaxed);
-    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
-        mask |= atomic_load_explicit(&weft__perf.places[i].mask, memory_order_relaxed);
+    atomic_store_explicit(&weft__perf.slots[slot].mask, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < WEFT__PERF_SLOTS; i++) {
+        mask |= atomic_load_explicit(&weft__perf.slots[i].mask, memory_order_relaxed);
     }
     atomic_store_explicit(&weft__perf.mask, mask, memory_order_relaxed);
 }
@@ -160,13 +160,13 @@ static void leave_mask_locked(unsigned place)
 int weft_perf_remove(const struct weft_perf *perf)
 {
     weft__lock(&weft__perf.lock);
-    unsigned place = perf ? place_of_locked(perf) : WEFT__PERF_PLACES;
-    int err = place < WEFT__PERF_PLACES ? 0 : -ENOENT;
+    unsigned slot = perf ? slot_of_locked(perf) : WEFT__PERF_SLOTS;
+    int err = slot < WEFT__PERF_SLOTS ? 0 : -ENOENT;
     if (!err) {
-        leave_mask_locked(place);
-        atomic_store_explicit(&weft__perf.places[place].callback, NULL,
-                              memory_order_seq_cst); /* pairs: weft__perf_tell */
-        await_users();
+        clear_mask_locked(slot);
+        atomic_store_explicit(&weft__perf.slots[slot].callback, NULL,
+                              memory_order_seq_cst); /* pairs: weft__perf_emit */
+        wait_for_users();
     }
     weft__unlock(&weft__perf.lock);
     return err;
@@ -184,35 +184,35 @@ unsigned weft__perf_shard(void)
     return shard_of(weft__worker_self());
 }
 
-void weft__perf_tell(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum)
+void weft__perf_emit(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum)
 {
     const struct weft__worker *w = weft__worker_self();
     weft_pool *pool = w ? w->pool : NULL;
     _Atomic(uint32_t) *users = &weft__perf.shards[shard_of(w)].users;
-    atomic_fetch_add_explicit(users, 1, memory_order_seq_cst); /* pairs: await_users */
-    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
-        const struct weft__perf_place *place = &weft__perf.places[i];
+    atomic_fetch_add_explicit(users, 1, memory_order_seq_cst); /* pairs: wait_for_users */
+    for (unsigned i = 0; i < WEFT__PERF_SLOTS; i++) {
+        const struct weft__perf_slot *slot = &weft__perf.slots[i];
         const struct weft_perf *perf = atomic_load_explicit(
-            &place->callback, memory_order_seq_cst); /* pairs: install_locked, weft_perf_remove */
-        uint64_t mask = atomic_load_explicit(&place->mask, memory_order_relaxed);
+            &slot->callback, memory_order_seq_cst); /* pairs: install_locked, weft_perf_remove */
+        uint64_t mask = atomic_load_explicit(&slot->mask, memory_order_relaxed);
         if (perf && (mask >> type & 1) && (!perf->pool || perf->pool == pool)) {
             perf->on_event(type, cost_ns, count, sum, pool, perf->arg);
         }
     }
     WEFT__STEP();
-    atomic_fetch_sub_explicit(users, 1, memory_order_release); /* pairs: await_users */
+    atomic_fetch_sub_explicit(users, 1, memory_order_release); /* pairs: wait_for_users */
 }
 
 void weft_perf_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum)
 {
-    if (type < WEFT_PERF_TYPES && weft__perf_on(type)) {
-        weft__perf_tell(type, cost_ns, count, sum);
+    if (type < WEFT_PERF_TYPES && weft__perf_is_on(type)) {
+        weft__perf_emit(type, cost_ns, count, sum);
     }
 }
 
 int64_t weft_perf_begin(unsigned type)
 {
-    return type < WEFT_PERF_TYPES && weft__perf_on(type) ? weft__clock_ns() : 0;
+    return type < WEFT_PERF_TYPES && weft__perf_is_on(type) ? weft__clock_ns() : 0;
 }
 
 void weft_perf_end(unsigned type, int64_t began, uint64_t count, uint64_t sum)

@@ -24,19 +24,19 @@
 
 #define WEFT__PERF_SHARDS 8u
 #ifdef WEFT_EXPLORE
-#define WEFT__PERF_PLACES 2u
+#define WEFT__PERF_SLOTS 2u
 #else
-#define WEFT__PERF_PLACES WEFT_PERF_CALLBACKS
+#define WEFT__PERF_SLOTS WEFT_PERF_CALLBACKS
 #endif
 
-struct weft__perf_place {
+struct weft__perf_slot {
     _Atomic(const struct weft_perf *) callback; /* NULL: free */
     _Atomic(uint64_t) mask;                     /* the types it accepts; 0 while the slot is free */
 };
 
 struct weft__perf {
     _Atomic(uint64_t) mask; /* bit per type that any callback accepts */
-    struct weft__perf_place places[WEFT__PERF_PLACES];
+    struct weft__perf_slot slots[WEFT__PERF_SLOTS];
     struct weft__lock lock; /* one install, remove or register at a time */
     struct {
         alignas(WEFT__CACHE_LINE) _Atomic(uint32_t) users;
@@ -57,13 +57,13 @@ static inline uint64_t weft__perf_mask(void)
 }
 #endif
 
-static inline bool weft__perf_on(unsigned type)
+static inline bool weft__perf_is_on(unsigned type)
 {
     return __builtin_expect((weft__perf_mask() >> type & 1) != 0, 0);
 }
 
 /* Calls every installed callback that accepts the type. */
-void weft__perf_tell(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum);
+void weft__perf_emit(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum);
 
 /* For counts that are spread over shards: the calling worker's shard, or that of plain threads. */
 unsigned weft__perf_shard(void);

@@ -12,12 +12,12 @@
 #include "base/assert.h"
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "base/thread.h"
 #include "sched/fault.h"
 #include "sched/fork.h"
-#include "sched/hooked.h"
+#include "sched/hook_binding.h"
 
 #define MAX_TICK_NS 1000000000
 #define DEFAULT_SLOTS 4096u
@@ -52,7 +52,7 @@ static void pools_remove(weft_pool *pool)
     }
     *at = pool->next;
     for (unsigned i = 0; i < pool->worker_count; i++) {
-        weft__worker_leave_count(&pool->workers[i]);
+        weft__worker_retire_io_count(&pool->workers[i]);
     }
     weft__unlock(&weft__pools.lock);
 }
@@ -83,7 +83,8 @@ void weft__pool_fork_child(void)
         }
     }
     weft__fd_fork_child();
-    atomic_store_explicit(&weft__driver_foreign, 0, memory_order_relaxed); /* no thread waits
+    atomic_store_explicit(&weft__driver_threadless_waits, 0,
+                          memory_order_relaxed); /* no thread waits
                                                                               here */
     weft__pools.first = NULL;
     weft__unlock(&weft__pools.lock);
@@ -115,7 +116,7 @@ static int check_cpus(const struct weft_pool_opts *opts)
 }
 
 /* The reason why an option is invalid, or NULL. */
-static const char *wrong_in(const struct weft_pool_opts *opts)
+static const char *invalid_option(const struct weft_pool_opts *opts)
 {
     if (opts->timer_tick_ns < 0 || opts->timer_tick_ns > MAX_TICK_NS) {
         return "timer_tick_ns: must be from 0 to one second";
@@ -150,9 +151,10 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     }
     *stack_class = weft__stack_class(opts->stack_bytes);
     opts->timer_tick_ns = opts->timer_tick_ns ? opts->timer_tick_ns : 1 << WEFT__WHEEL_TICK_SHIFT;
-    const char *wrong = *stack_class < 0 ? "stack_bytes: must be at most 64 MiB" : wrong_in(opts);
-    if (wrong) {
-        return weft__refuse(-EINVAL, wrong);
+    const char *invalid =
+        *stack_class < 0 ? "stack_bytes: must be at most 64 MiB" : invalid_option(opts);
+    if (invalid) {
+        return weft__refuse(-EINVAL, invalid);
     }
     return check_cpus(opts);
 }
@@ -215,13 +217,13 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (opts.caller && weft__worker_self()) {
         return -EBUSY;
     }
-    weft__fork_watch();
-    weft__hooked_look();
+    weft__fork_install();
+    weft__hooked_check_library();
     weft_pool *pool = pool_alloc(opts.workers);
     if (!pool) {
         return -ENOMEM;
     }
-    pool->name = weft__text_copy(opts.name);
+    pool->name = weft__objname_copy(opts.name);
     if (!pool->name) {
         err = -ENOMEM;
         goto free_pool;
@@ -287,7 +289,7 @@ static bool is_unjoined(struct weft__task *task, const weft_pool *pool)
         !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
         return false;
     }
-    bool found = (ident & WEFT__IDENT_DONE) && weft__pool_has(pool, task, ident) &&
+    bool found = (ident & WEFT__IDENT_DONE) && weft__pool_owns(pool, task, ident) &&
                  weft__ident_rights(ident) > 0;
     weft__ident_unlock(task, ident);
     return found;
@@ -319,14 +321,15 @@ void weft_pool_destroy(weft_pool *pool)
         return;
     }
     weft__pool_check_fork(pool);
-    WEFT__REQUIRE(!pool->rounds, "pool %s is a dispatcher's, and goes with it", pool->name);
+    WEFT__REQUIRE(!pool->group_sched,
+                  "pool %s belongs to a dispatcher: destroy the dispatcher instead", pool->name);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped: call weft_pool_stop first",
                   pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
     for (unsigned i = 0; i < pool->worker_count; i++) {
-        WEFT__REQUIRE(weft__wheel_empty(&pool->workers[i].wheel),
+        WEFT__REQUIRE(weft__wheel_is_empty(&pool->workers[i].wheel),
                       "pool %s is destroyed with timers in it", pool->name);
     }
     while (atomic_load_explicit(&pool->visitors,
@@ -346,21 +349,21 @@ void weft_pool_destroy(weft_pool *pool)
 
 /* --- start --------------------------------------------------------------------- */
 
-void weft__worker_lost(void *arg)
+void weft__worker_thread_lost(void *arg)
 {
     const struct weft__worker *w = arg;
     const struct weft__task *task = weft__running(w);
     const char *name = task ? weft__task_name(task) : "";
     char who[32] = "a callback";
     if (task) {
-        weft_fiber_text(weft__task_handle(task), who, sizeof who);
+        weft_fiber_format(weft__task_handle(task), who, sizeof who);
     }
     weft__panic(
         __FILE__, __LINE__,
         "%s%s%s%s has ended its thread, worker %d of pool %s, by pthread_exit or a cancel that "
-        "it had allowed: what waits for that worker would wait for ever; %s",
+        "it had enabled: fibers that wait for this worker would never continue; %s",
         task ? "fiber " : "", who, name[0] ? " " : "", name, (int)w->index, w->pool->name,
-        task ? "end a fiber by returning from its function, or by weft_exit"
+        task ? "end a fiber by returning from its function, or by weft_fiber_exit"
              : "return from the callback");
 }
 
@@ -376,7 +379,7 @@ static void *thread_main(void *arg)
      * merged them already. */
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
-    weft__thread_guard(loop, w, weft__worker_lost);
+    weft__thread_guard(loop, w, weft__worker_thread_lost);
     weft__worker_leave_thread(w, WEFT_WORKER_ABSENT);
     return NULL;
 }
@@ -398,7 +401,7 @@ static int thread_create(struct weft__worker *w)
         w->has_thread = false;
         return err;
     }
-    weft__thread_name(w->thread, w->pool->name, (unsigned)w->index);
+    weft__thread_set_name(w->thread, w->pool->name, (unsigned)w->index);
     return 0;
 }
 
@@ -445,14 +448,14 @@ int weft__pool_create_threads(weft_pool *pool)
 
 int weft_pool_start(weft_pool *pool)
 {
-    WEFT__NEED(pool);
-    return pool->rounds ? -EINVAL : weft__pool_start(pool);
+    WEFT__NONNULL(pool);
+    return pool->group_sched ? -EINVAL : weft__pool_start(pool);
 }
 
 int weft__pool_start(weft_pool *pool)
 {
     weft__pool_check_fork(pool);
-    weft__lock(&pool->joining);
+    weft__lock(&pool->phase_lock);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     int err = phase == WEFT__POOL_STOPPING ? -EBUSY : 0;
     if (phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED) {
@@ -462,7 +465,7 @@ int weft__pool_start(weft_pool *pool)
             atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
         }
     }
-    weft__unlock(&pool->joining);
+    weft__unlock(&pool->phase_lock);
     return err;
 }
 
@@ -491,8 +494,8 @@ void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n)
     weft__pool_release(pool, n);
     atomic_fetch_add_explicit(&pool->refused, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->left, n, memory_order_seq_cst);
-    if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
-        weft__pool_look_drained(pool); /* a stop may have counted it */
+    if (atomic_load_explicit(&pool->drain_awaited, memory_order_seq_cst)) {
+        weft__pool_check_drained(pool); /* a stop may have counted it */
     }
 }
 
@@ -533,13 +536,13 @@ int weft_worker_self(void)
 
 const char *weft_pool_name(const weft_pool *pool)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     return pool->name;
 }
 
 unsigned weft_pool_workers(const weft_pool *pool)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     return pool->worker_count;
 }
 

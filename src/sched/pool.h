@@ -40,11 +40,12 @@ struct weft_pool {
     unsigned ring_slots, fresh_slots;
     uint64_t max_fibers;
     int64_t spin_ns;
-    bool yields;         /* one of more isolated pools than CPUs: a search gives up the CPU */
+    bool yields_cpu;     /* one of more isolated pools than CPUs: a search gives up the CPU */
     unsigned tick_shift; /* of the timer wheels */
     int64_t hog_ns;      /* <= 0: not reported */
     bool deadlock_off;   /* fibers may be woken by sources that Weft does not know */
-    struct weft__rounds *rounds; /* set if a dispatcher owns the pool, before its start; else
+    struct weft__group_sched
+        *group_sched; /* set if a dispatcher owns the pool, before its start; else
                                     NULL */
     pthread_t caller_thread;
     int host_fd;    /* eventfd of a caller in a host's loop, or -1 */
@@ -54,11 +55,11 @@ struct weft_pool {
     alignas(WEFT__CACHE_LINE) struct weft__global global;
     alignas(WEFT__CACHE_LINE) struct weft__idle idle;
     alignas(WEFT__CACHE_LINE) _Atomic(int) phase;
-    _Atomic(uint32_t) exiting;    /* threads leave their loops when they run out of work */
-    _Atomic(uint32_t) watched;    /* a stop waits for the drain: idle workers check for it */
-    _Atomic(uint32_t) cancelling; /* flags of sched/ident.h that all fibers have from now on */
+    _Atomic(uint32_t) exiting;       /* threads leave their loops when they run out of work */
+    _Atomic(uint32_t) drain_awaited; /* a stop waits for the drain: idle workers check for it */
+    _Atomic(uint32_t) cancelling;    /* flags of sched/ident.h that all fibers have from now on */
     /* Number of stalled workers with timers or I/O: other workers serve these at their ticks. */
-    _Atomic(uint32_t) hogged;
+    _Atomic(uint32_t) stalled_workers;
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers spawned from outside */
     _Atomic(uint64_t) left;       /* fibers that ended or left without a worker counting it */
     _Atomic(uint64_t) refused;    /* those of them that were not admitted in the end */
@@ -71,8 +72,9 @@ struct weft_pool {
     struct weft__node *stoppers; /* waits for the drain */
     struct weft__waiter *runner; /* the caller's, while it waits as worker 0 in run or stop */
 
-    struct weft__lock joining; /* held while the phase changes and threads are created or joined */
-    weft_pool *next;           /* in weft__pools, under its lock */
+    struct weft__lock
+        phase_lock;  /* held while the phase changes and threads are created or joined */
+    weft_pool *next; /* in weft__pools, under its lock */
 
     struct weft__worker workers[];
 };
@@ -87,8 +89,8 @@ struct weft__pools {
 extern struct weft__pools weft__pools;
 
 /* Under its ident lock: does the fiber belong to this pool, or did it when it ended? */
-static inline bool weft__pool_has(const weft_pool *pool, const struct weft__task *task,
-                                  uint64_t ident)
+static inline bool weft__pool_owns(const weft_pool *pool, const struct weft__task *task,
+                                   uint64_t ident)
 {
     return ident & WEFT__IDENT_DONE ? task->was_home == pool->serial : task->home == pool;
 }
@@ -116,7 +118,7 @@ void weft__pool_fork_child(void);
 static inline void weft__pool_check_fork(const weft_pool *pool)
 {
     WEFT__REQUIRE(atomic_load_explicit(&pool->phase, memory_order_relaxed) != WEFT__POOL_FORKED,
-                  "pool %s was made before fork() and is used in the child: make a new one",
+                  "pool %s was created before fork() and is used in the child: create a new one",
                   pool->name);
 }
 
@@ -139,18 +141,18 @@ bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node);
 /* A join that does not wait. False: the fiber has not ended. */
 bool weft__join_try(weft_fiber fiber, void **value, int *status);
 /* For a joiner that gives up: unlinks its node, unless the fiber has ended. */
-void weft__join_leave(weft_fiber fiber, struct weft__node *node);
+void weft__join_unlink(weft_fiber fiber, struct weft__node *node);
 /* Unlinks the node and gives the join right up. */
 void weft__join_disarm(weft_fiber fiber, struct weft__node *node);
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
 
 /* For a fiber that ends inside scoped migrations: goes back through all of them. */
-void weft__hop_leave_all(struct weft__rare *rare);
+void weft__migration_leave_all(struct weft__rare *rare);
 /* Under the ident lock, for a fiber with a stack: will it migrate back to this pool? */
-bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool);
+bool weft__migration_will_return_to(const struct weft__rare *rare, const weft_pool *pool);
 
 /* The caller's thread is present: others may rely on it. */
-void weft__pool_caller_enters(weft_pool *pool);
+void weft__pool_caller_enter(weft_pool *pool);
 /* Between enter and leave: runs the calling thread as worker 0 until its waiter, armed with
  * weft__waiter_arm_worker, is fired. Returns the reason; WEFT__REASON_CANCEL: a deadlock, every
  * fiber waits for ever. */
@@ -159,7 +161,7 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
 enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline);
 /* The caller's thread leaves worker 0: its tasks and timers are offered to the other workers, and
  * threads that wait in stop are notified. */
-void weft__pool_caller_leaves(weft_pool *pool);
+void weft__pool_caller_leave(weft_pool *pool);
 /* Opens the descriptor that a host waits for: wake-ups, and later the driver's events. */
 int weft__pool_host_open(weft_pool *pool);
 void weft__pool_host_close(const weft_pool *pool);
@@ -167,13 +169,13 @@ void weft__pool_host_close(const weft_pool *pool);
 int weft__pool_host_watch(weft_pool *pool, const struct weft__driver *driver);
 /* Ends the time between two polls. */
 void weft__pool_leave_host(weft_pool *pool);
-/* Both with `joining` held. -EAGAIN: no thread runs. */
+/* Both with `phase_lock` held. -EAGAIN: no thread runs. */
 int weft__pool_create_threads(weft_pool *pool);
 void weft__pool_join_threads(weft_pool *pool);
 
 /* For a worker that has run out of work and entered the idle word: wakes the threads that wait in
  * stop if the pool is drained or needs a caller that is absent. */
-void weft__pool_look_drained(weft_pool *pool);
+void weft__pool_check_drained(weft_pool *pool);
 
 /* Cancels every fiber whose home is this pool or that will migrate back to it, now and from now
  * on. */

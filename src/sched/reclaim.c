@@ -2,16 +2,16 @@
 
 #include "base/alloc.h"
 #include "buf/block.h"
-#include "buf/depot.h"
-#include "buf/home.h"
+#include "buf/shared_pool.h"
+#include "buf/worker_cache.h"
 #include "fiber/stack.h"
 #include "sched/worker.h"
 
 #define PERIOD_NS 1000000000
 #define KEEP_STACKS 64u /* of each size class */
 #define SLICE 32u       /* stacks: about 50 us */
-#define MUCH ((size_t)1 << 20)
-#define CROWD 256u /* unused stacks: with that many, their fibers had buffers too */
+#define MUCH_BYTES ((size_t)1 << 20)
+#define BURST_STACKS 256u /* unused stacks: with that many, their fibers had buffers too */
 
 enum { NONE = 0, TAKEN = -1 }; /* no period; a worker is opening or closing one */
 
@@ -30,7 +30,7 @@ static bool has_surplus(void)
         atomic_store_explicit(&settled, warm, memory_order_relaxed);
         allowed = warm;
     }
-    return warm > (allowed > KEEP_STACKS ? allowed : KEEP_STACKS) || weft__block_shed();
+    return warm > (allowed > KEEP_STACKS ? allowed : KEEP_STACKS) || weft__block_freed_to_system();
 }
 
 static bool take(int64_t from)
@@ -59,7 +59,7 @@ static int64_t open_period(struct weft__worker *w)
     if (!take(NONE)) {
         return INT64_MAX;
     }
-    weft__stack_low_begin();
+    weft__stack_low_water_begin();
     atomic_store_explicit(&trimmed, 0, memory_order_relaxed);
     atomic_store_explicit(&heap_now, 0, memory_order_relaxed);
     note_heap();
@@ -80,9 +80,9 @@ int64_t weft__reclaim_at(struct weft__worker *w)
  * allocated again, once. Other workers trim at their next tick or before they sleep. */
 static void give_back_buffers(struct weft__worker *w)
 {
-    weft__depot_trim();
-    weft__home_call_trim();
-    weft__home_tick(w->bufs);
+    weft__buf_shared_trim();
+    weft__buf_cache_request_trim();
+    weft__buf_cache_tick(w->bufs);
 }
 
 /* malloc's heaps belong to the program too, and trimming them takes time in proportion to their
@@ -100,18 +100,19 @@ static void close_period(struct weft__worker *w, int64_t at)
     }
     unsigned stacks = atomic_load_explicit(&trimmed, memory_order_relaxed);
     note_heap();
-    bool much = stacks >= CROWD || atomic_load_explicit(&heap_high, memory_order_relaxed) >=
-                                       atomic_load_explicit(&heap_now, memory_order_relaxed) + MUCH;
+    bool much = stacks >= BURST_STACKS ||
+                atomic_load_explicit(&heap_high, memory_order_relaxed) >=
+                    atomic_load_explicit(&heap_now, memory_order_relaxed) + MUCH_BYTES;
     if (stacks || much) {
         give_back_buffers(w);
     }
     if (much) {
         give_back_heap();
     }
-    if (!stacks && !weft__stack_low_passed()) {
+    if (!stacks && !weft__stack_low_water_passed()) {
         atomic_store_explicit(&settled, weft__stack_warm(), memory_order_relaxed);
     }
-    weft__block_shed_clear();
+    weft__block_freed_to_system_clear();
     atomic_store_explicit(&due, NONE, memory_order_release);
 }
 

@@ -11,10 +11,10 @@
 #define SLAB_TASKS (SLAB_BYTES / sizeof(struct weft__task))
 #define SLOW_NS 400000 /* to touch a slab */
 #define SMALL_SLABS 32u
-#define PLENTY 4096u     /* blocks in a process before a thread waits for recycled ones */
-#define PATIENCE 128     /* pauses, about 5 us */
-#define IN_VAIN 64u      /* batches */
-#define MAX_SLABS 16384u /* 268 million fibers */
+#define RECYCLE_FROM 4096u /* blocks in a process before a thread waits for recycled ones */
+#define RECYCLE_PAUSES 128 /* pauses, about 5 us */
+#define SKIP_BATCHES 64u   /* batches */
+#define MAX_SLABS 16384u   /* 268 million fibers */
 
 static struct weft__lock lock;
 /* under lock */
@@ -25,19 +25,19 @@ static _Atomic(struct weft__task *) slabs[MAX_SLABS];
 static _Atomic(struct weft__task *) memory[MAX_SLABS]; /* same, but kept in a forked child */
 static _Atomic(uint32_t) slots;
 /* under lock: blocks of ended threads, until they fill a batch */
-static struct weft__slab_cache rest;
+static struct weft__slab_cache leftovers;
 /* In a forked child, all slabs of the parent point here: blocks without a fiber. Only read, so the
  * array costs no memory. */
-static struct weft__task nobody[SLAB_TASKS];
+static struct weft__task empty_slab[SLAB_TASKS];
 static uint32_t
-    forgotten; /* slots created before the last fork; written while there is one thread */
+    parent_slots; /* slots created before the last fork; written while there is one thread */
 
 static struct weft__task *batch_next(const struct weft__task *batch)
 {
     return (struct weft__task *)(void *)batch->home;
 }
 
-static void depot_give_locked(struct weft__task *batch)
+static void push_batch_locked(struct weft__task *batch)
 {
     batch->home = (struct weft_pool *)(void *)atomic_load_explicit(&batches, memory_order_relaxed);
     atomic_store_explicit(&batches, batch, memory_order_relaxed);
@@ -47,18 +47,18 @@ static void depot_give_locked(struct weft__task *batch)
  * ns for small pages one by one. In a virtual machine that returns free memory to its host it can
  * cost 130 ns and a stall of 2 ms: then the next slabs use small pages before a huge page is tried
  * again. */
-static void back_locked(char *slab)
+static void populate_locked(char *slab)
 {
-    static unsigned small_ones; /* slabs until a huge page is tried again */
-    if (small_ones) {
-        small_ones--;
+    static unsigned small_slabs_left; /* slabs until a huge page is tried again */
+    if (small_slabs_left) {
+        small_slabs_left--;
         return;
     }
     int64_t began = weft__clock_ns();
     madvise(slab, SLAB_BYTES, MADV_HUGEPAGE);
     *(volatile char *)slab = 0;
     if (weft__clock_ns() - began > SLOW_NS) {
-        small_ones = SMALL_SLABS;
+        small_slabs_left = SMALL_SLABS;
     }
 }
 
@@ -74,7 +74,7 @@ static struct weft__task *slab_create(void)
     char *slab = twice + SLAB_BYTES - after;
     weft__unmap(twice, SLAB_BYTES - after);
     weft__unmap(after ? slab + SLAB_BYTES : NULL, after);
-    back_locked(slab);
+    populate_locked(slab);
     return (struct weft__task *)(void *)slab;
 }
 
@@ -84,12 +84,12 @@ static struct weft__task *carve_locked(void)
     uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);
     uint32_t slab = used / SLAB_TASKS;
     if (used % SLAB_TASKS == 0) {
-        struct weft__task *fresh = slab < MAX_SLABS ? slab_create() : NULL;
-        if (!fresh) {
+        struct weft__task *created = slab < MAX_SLABS ? slab_create() : NULL;
+        if (!created) {
             return NULL;
         }
-        atomic_store_explicit(&memory[slab], fresh, memory_order_relaxed);
-        atomic_store_explicit(&slabs[slab], fresh, memory_order_relaxed);
+        atomic_store_explicit(&memory[slab], created, memory_order_relaxed);
+        atomic_store_explicit(&slabs[slab], created, memory_order_relaxed);
     }
     struct weft__task *first =
         atomic_load_explicit(&slabs[slab], memory_order_relaxed) + used % SLAB_TASKS;
@@ -107,20 +107,20 @@ static struct weft__task *carve_locked(void)
  * because the workers may be busy with other work. */
 static void await_batch(struct weft__slab_cache *cache)
 {
-    if (atomic_load_explicit(&slots, memory_order_relaxed) < PLENTY) {
+    if (atomic_load_explicit(&slots, memory_order_relaxed) < RECYCLE_FROM) {
         return;
     }
-    if (cache->in_vain) {
-        cache->in_vain--;
+    if (cache->skip_waits) {
+        cache->skip_waits--;
         return;
     }
-    for (int i = 0; i < PATIENCE; i++) {
+    for (int i = 0; i < RECYCLE_PAUSES; i++) {
         if (atomic_load_explicit(&batches, memory_order_relaxed)) {
             return;
         }
         weft__cpu_pause();
     }
-    cache->in_vain = IN_VAIN;
+    cache->skip_waits = SKIP_BATCHES;
 }
 
 struct weft__task *weft__slab_refill(struct weft__slab_cache *cache)
@@ -132,7 +132,7 @@ struct weft__task *weft__slab_refill(struct weft__slab_cache *cache)
         return weft__slab_get(cache);
     }
     if (cache->bump == cache->bump_end) {
-        if (cache->patient) {
+        if (cache->waits_for_recycled) {
             await_batch(cache);
         }
         weft__lock(&lock);
@@ -158,7 +158,7 @@ void weft__slab_spill(struct weft__slab_cache *cache)
 {
     if (cache->spare) {
         weft__lock(&lock);
-        depot_give_locked(cache->spare);
+        push_batch_locked(cache->spare);
         weft__unlock(&lock);
     }
     cache->spare = cache->free;
@@ -172,7 +172,7 @@ void weft__slab_cache_flush(struct weft__slab_cache *cache)
 {
     weft__lock(&lock);
     if (cache->spare) {
-        depot_give_locked(cache->spare);
+        push_batch_locked(cache->spare);
         cache->spare = NULL;
     }
     for (;;) {
@@ -184,12 +184,12 @@ void weft__slab_cache_flush(struct weft__slab_cache *cache)
         } else {
             break;
         }
-        task->link.next = (struct weft__link *)rest.free;
-        rest.free = task;
-        if (++rest.count == WEFT__SLAB_BATCH) {
-            depot_give_locked(rest.free);
-            rest.free = NULL;
-            rest.count = 0;
+        task->link.next = (struct weft__link *)leftovers.free;
+        leftovers.free = task;
+        if (++leftovers.count == WEFT__SLAB_BATCH) {
+            push_batch_locked(leftovers.free);
+            leftovers.free = NULL;
+            leftovers.count = 0;
         }
     }
     cache->count = 0;
@@ -244,16 +244,16 @@ void weft__slab_fork_child(void)
     uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);
     uint32_t full = (used + SLAB_TASKS - 1) / SLAB_TASKS;
     for (uint32_t slab = 0; slab < full; slab++) {
-        atomic_store_explicit(&slabs[slab], nobody, memory_order_relaxed);
+        atomic_store_explicit(&slabs[slab], empty_slab, memory_order_relaxed);
     }
-    forgotten = full * (uint32_t)SLAB_TASKS;
-    atomic_store_explicit(&slots, forgotten, memory_order_release);
+    parent_slots = full * (uint32_t)SLAB_TASKS;
+    atomic_store_explicit(&slots, parent_slots, memory_order_release);
     atomic_store_explicit(&batches, NULL, memory_order_relaxed);
-    rest = (struct weft__slab_cache){0};
+    leftovers = (struct weft__slab_cache){0};
     weft__unlock(&lock);
 }
 
-bool weft__slab_forgot(uint32_t slot)
+bool weft__slab_is_from_parent(uint32_t slot)
 {
-    return slot > 0 && slot <= forgotten;
+    return slot > 0 && slot <= parent_slots;
 }

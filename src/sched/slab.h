@@ -32,9 +32,9 @@ struct weft__slab_cache {
     struct weft__task *spare;                    /* a full batch, or NULL */
     struct weft__task *recent[WEFT__SLAB_AHEAD]; /* the last blocks put, by count */
     struct weft__task *bump, *bump_end;          /* never-used blocks */
-    bool patient;     /* for a plain thread: other threads end the fibers it
+    bool waits_for_recycled; /* for a plain thread: other threads end the fibers it
                                          * spawns */
-    unsigned in_vain; /* batches of new blocks until it waits for recycled ones again */
+    unsigned skip_waits;     /* batches of new blocks until it waits for recycled ones again */
 };
 
 /* Returns NULL without memory. */
@@ -60,7 +60,7 @@ static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
 /* The task is FREE and its generation is retired. */
 static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__task *task)
 {
-    if (__builtin_expect(weft__ident_wrapped(task), 0)) {
+    if (__builtin_expect(weft__ident_is_exhausted(task), 0)) {
         return; /* 2^32 fibers used this slot: another one could be mistaken for the first */
     }
     if (__builtin_expect(cache->count == WEFT__SLAB_BATCH, 0)) {
@@ -86,6 +86,6 @@ void weft__slab_fork_prepare(void);
 void weft__slab_fork_parent(void);
 void weft__slab_fork_child(void);
 /* Is this a slot of the parent process, from before the fork? */
-bool weft__slab_forgot(uint32_t slot);
+bool weft__slab_is_from_parent(uint32_t slot);
 
 #endif

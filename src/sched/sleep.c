@@ -22,7 +22,7 @@ int64_t weft_after(int64_t ns)
     if (ns <= 0) {
         return now;
     }
-    return weft__clock_later(now, ns);
+    return weft__clock_add(now, ns);
 }
 
 static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
@@ -31,7 +31,7 @@ int weft_sleep_until(int64_t deadline)
 {
     struct weft__waiter waiter;
     /* Linked into no source: only time, a cancel or an interrupt ends it. */
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &sleep_kind, 0);
     return reason == WEFT__REASON_TIMEOUT ? 0 : weft__reason_errno(reason);
 }

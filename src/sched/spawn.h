@@ -7,21 +7,22 @@
 
 #include <weft/pool.h>
 
-struct weft__gate;
+struct weft__intake;
 
 /* A fiber's membership in a dispatcher's group. */
-struct weft__member {
-    uint16_t group;          /* index of the group */
-    uint16_t signals;        /* how often it may be woken in one round; 0: once */
-    bool daemon;             /* does not keep its group from finishing */
-    bool front;              /* starts before the ready fibers of its group */
-    struct weft__gate *gate; /* to be entered first; NULL: the caller is on the dispatcher's
+struct weft__group_member {
+    uint16_t group;              /* index of the group */
+    uint16_t signals;            /* how often it may be woken in one round; 0: once */
+    bool daemon;                 /* does not keep its group from finishing */
+    bool front;                  /* starts before the ready fibers of its group */
+    struct weft__intake *intake; /* to be entered first; NULL: the caller is on the dispatcher's
                               * thread */
 };
 
 /* weft_pool_spawn into a dispatcher's pool. Returns -ESHUTDOWN if the group's intake is closed. */
-int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
-                       const struct weft_fiber_opts *opts, const struct weft__member *member);
+int weft__spawn_in_group(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
+                         const struct weft_fiber_opts *opts,
+                         const struct weft__group_member *member);
 
 struct weft__task;
 

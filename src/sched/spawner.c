@@ -19,7 +19,7 @@ static void thread_ended(void *spawner)
 static void thread_end_create(void)
 {
     int err = pthread_key_create(&thread_end, thread_ended);
-    WEFT__REQUIRE(!err, "no thread key left for Weft");
+    WEFT__REQUIRE(!err, "pthread_key_create failed: no thread key is left for Weft");
 }
 
 struct weft__spawner *weft__spawner_of_thread(void)
@@ -30,7 +30,7 @@ struct weft__spawner *weft__spawner_of_thread(void)
             return NULL;
         }
         thread_spawner_used = true;
-        thread_spawner.blocks.patient = true;
+        thread_spawner.blocks.waits_for_recycled = true;
     }
     return &thread_spawner;
 }

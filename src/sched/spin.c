@@ -19,7 +19,7 @@ static bool has_cpus(void)
 __attribute__((noinline)) bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now,
                                                  int64_t deadline)
 {
-    if (deadline <= now || !weft__spin_pays(&mine) || !has_cpus()) {
+    if (deadline <= now || !weft__spin_is_worthwhile(&mine) || !has_cpus()) {
         return false;
     }
     int64_t end = deadline - now < WEFT__SPIN_NS ? deadline : now + WEFT__SPIN_NS;
@@ -29,14 +29,14 @@ __attribute__((noinline)) bool weft__spin_thread(const _Atomic(uint32_t) *word, 
             weft__spin_hit(&mine);
             return true;
         }
-    } while (weft__spin_on(&now, end));
+    } while (weft__spin_pause(&now, end));
     weft__spin_missed(&mine);
     return false;
 }
 
 __attribute__((noinline)) void weft__spin_thread_slept(int64_t ns)
 {
-    if (!weft__spin_pays(&mine)) {
+    if (!weft__spin_is_worthwhile(&mine)) {
         weft__spin_slept(&mine, ns);
     }
 }

@@ -16,7 +16,7 @@
  * / 2 spins are lost. A spin ends at once if the thread was preempted in it: other threads need the
  * CPU.
  *
- * Each thread that is not a worker has one of these, and each dispatcher (sched/rounds.h). Nothing
+ * Each thread that is not a worker has one of these, and each dispatcher (sched/group_scheduler.h). Nothing
  * here is shared.
  */
 #ifndef WEFT_SCHED_SPIN_H
@@ -31,25 +31,25 @@
 
 #define WEFT__SPIN_NS 25000        /* at most */
 #define WEFT__SPIN_SHORT_NS 100000 /* a sleep, with its wake-ups, that a spin might have replaced */
-#define WEFT__SPIN_MOST 8
+#define WEFT__SPIN_MAX_SCORE 8
 #define WEFT__SPIN_TRIAL 4u
 #define WEFT__SPIN_DOUBLINGS 8u
 #define WEFT__SPIN_GAP_NS 10000 /* more between two checks: it was preempted */
 
 struct weft__spin {
-    int8_t score;     /* > 0: the next wait spins */
-    uint8_t failures; /* consecutive failed trials */
-    uint16_t promise; /* consecutive short waits */
+    int8_t score;         /* > 0: the next wait spins */
+    uint8_t failures;     /* consecutive failed trials */
+    uint16_t short_waits; /* consecutive short waits */
 };
 
-static inline bool weft__spin_pays(const struct weft__spin *spin)
+static inline bool weft__spin_is_worthwhile(const struct weft__spin *spin)
 {
     return spin->score > 0;
 }
 
 static inline void weft__spin_hit(struct weft__spin *spin)
 {
-    if (spin->score < WEFT__SPIN_MOST) {
+    if (spin->score < WEFT__SPIN_MAX_SCORE) {
         spin->score++;
     } else {
         spin->failures = 0;
@@ -60,7 +60,7 @@ static inline void weft__spin_missed(struct weft__spin *spin)
 {
     spin->score = (int8_t)(spin->score > 2 ? spin->score - 2 : 0);
     if (!spin->score) {
-        spin->promise = 0;
+        spin->short_waits = 0;
         spin->failures += spin->failures < WEFT__SPIN_DOUBLINGS;
     }
 }
@@ -68,14 +68,14 @@ static inline void weft__spin_missed(struct weft__spin *spin)
 /* A wait that did not spin, and that a spin could have replaced, has ended after `ns`. */
 static inline void weft__spin_slept(struct weft__spin *spin, int64_t ns)
 {
-    spin->promise = (uint16_t)(ns <= WEFT__SPIN_SHORT_NS ? spin->promise + 1 : 0);
-    if (spin->promise >= WEFT__SPIN_TRIAL << spin->failures) {
+    spin->short_waits = (uint16_t)(ns <= WEFT__SPIN_SHORT_NS ? spin->short_waits + 1 : 0);
+    if (spin->short_waits >= WEFT__SPIN_TRIAL << spin->failures) {
         spin->score = WEFT__SPIN_TRIAL;
     }
 }
 
 /* Pauses between two checks. False: stop spinning; *last becomes the current time. */
-static inline bool weft__spin_on(int64_t *last, int64_t end)
+static inline bool weft__spin_pause(int64_t *last, int64_t end)
 {
     int64_t before = *last;
     weft__cpu_pause();

@@ -53,7 +53,7 @@ struct weft__task *weft__worker_steal(struct weft__worker *w, struct weft__worke
         n = 1;
     }
     if (task) {
-        weft__worker_look_up(w);
+        weft__worker_end_fast_turns(w);
         weft__count(&w->counters.steals, 1);
         weft__count(&w->counters.stolen, n);
         WEFT__TRACE(w, WEFT__TRACE_STEAL, (uint64_t)(unsigned)victim->index << 32 | n);

@@ -1,8 +1,8 @@
 /* Stopping a pool: refuse spawns from outside, wait until no fiber is left, join the threads.
  *
  * A worker that runs out of work ends the wait: after the last fiber's counter was written it
- * enters the idle word (a seq_cst RMW) and then checks whether a stop is waiting (`watched`). The
- * stop first sets `watched`, then reads the idle word and the counters. One of the two sees the
+ * enters the idle word (a seq_cst RMW) and then checks whether a stop is waiting (`drain_awaited`). The
+ * stop first sets `drain_awaited`, then reads the idle word and the counters. One of the two sees the
  * other, and the end of a fiber costs no barrier.
  */
 #include <errno.h>
@@ -10,25 +10,25 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
-#define LEAST_PATIENCE_NS 1000000000
+#define MIN_GRACE_NS 1000000000
 
 /* Is there work that only worker 0 can do, while its thread is absent? */
 static bool needs_absent_caller(weft_pool *pool)
 {
     struct weft__worker *w = &pool->workers[0];
-    if (!pool->caller || /* pairs: weft__pool_caller_leaves */
+    if (!pool->caller || /* pairs: weft__pool_caller_leave */
         atomic_load_explicit(&w->state, memory_order_seq_cst) != WEFT_WORKER_ABSENT) {
         return false;
     }
     return pool->worker_count == 1 || atomic_load_explicit(&w->bound, memory_order_relaxed) > 0;
 }
 
-void weft__pool_look_drained(weft_pool *pool)
+void weft__pool_check_drained(weft_pool *pool)
 {
     if (weft__pool_live(pool) != 0 && !needs_absent_caller(pool)) {
         return;
@@ -40,7 +40,7 @@ void weft__pool_look_drained(weft_pool *pool)
     pool->stoppers = NULL;
     while (node) {
         struct weft__node *next = node->next;
-        weft__node_tell(node, 0, &ready);
+        weft__node_notify(node, 0, &ready);
         node = next;
     }
     weft__unlock(&pool->lock);
@@ -106,9 +106,10 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
         node.next = pool->stoppers;
         pool->stoppers = &node;
         weft__unlock(&pool->lock);
-        atomic_store_explicit(&pool->watched, 1, memory_order_seq_cst); /* pairs: sleep_once */
+        atomic_store_explicit(&pool->drain_awaited, 1,
+                              memory_order_seq_cst); /* pairs: sleep_once */
         (void)atomic_load_explicit(&pool->idle.word, memory_order_seq_cst);
-        weft__pool_look_drained(pool);
+        weft__pool_check_drained(pool);
 
         enum weft__reason reason = as_worker ? weft__pool_serve(pool, &waiter, deadline)
                                              : weft__waiter_park(&waiter, deadline, &stop_kind, 0);
@@ -128,14 +129,14 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
 }
 
 /* Under the ident lock: is the fiber in a scoped migration away from this pool? */
-static bool comes_back(const struct weft__task *task, const weft_pool *pool)
+static bool will_return(const struct weft__task *task, const weft_pool *pool)
 {
     enum weft__task_state state = weft__task_state(task);
-    if (weft__task_is_body(task) || state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH ||
+    if (weft__task_is_stackless(task) || state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH ||
         state == WEFT__TASK_DONE) {
         return false; /* no stack */
     }
-    return weft__hop_returns_to(weft__task_rare(task), pool);
+    return weft__migration_will_return_to(weft__task_rare(task), pool);
 }
 
 void weft__pool_cancel_all(weft_pool *pool, uint32_t flags)
@@ -150,13 +151,13 @@ void weft__pool_cancel_walk(weft_pool *pool)
     uint32_t flags = atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
     for (uint32_t slot = 1; slot <= slots; slot++) {
         struct weft__task *task = weft__slab_find(slot);
-        /* pairs: born_cancelled */
+        /* pairs: pending_cancel_flags */
         uint64_t ident = atomic_load_explicit(&task->ident, memory_order_seq_cst);
         if (!(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) || (ident & flags) == flags) {
             continue;
         }
         if (weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
-            bool ours = task->home == pool || comes_back(task, pool);
+            bool ours = task->home == pool || will_return(task, pool);
             weft_fiber fiber = weft__ident_generation(ident) << 32 | slot;
             weft__ident_unlock(task, ident);
             if (ours) {
@@ -166,13 +167,13 @@ void weft__pool_cancel_walk(weft_pool *pool)
     }
 }
 
-static int64_t once_more(int64_t began, int64_t deadline)
+static int64_t extended_deadline(int64_t began, int64_t deadline)
 {
-    int64_t patience = deadline > began ? deadline - began : 0;
-    return weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS);
+    int64_t grace = deadline > began ? deadline - began : 0;
+    return weft_after(grace > MIN_GRACE_NS ? grace : MIN_GRACE_NS);
 }
 
-static uint32_t flags_of(enum weft_stop_mode mode)
+static uint32_t cancel_flags(enum weft_stop_mode mode)
 {
     return mode == WEFT_STOP_ABORT ? WEFT__IDENT_CANCEL | WEFT__IDENT_ABORT : WEFT__IDENT_CANCEL;
 }
@@ -186,9 +187,9 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bo
         if (err != -ETIMEDOUT) {
             return err;
         }
-        deadline = once_more(began, deadline);
+        deadline = extended_deadline(began, deadline);
     }
-    weft__pool_cancel_all(pool, flags_of(mode));
+    weft__pool_cancel_all(pool, cancel_flags(mode));
     err = wait_drained(pool, deadline, as_worker);
     if (err == -ETIMEDOUT) {
         fprintf(stderr, "weft: pool %s: fibers have not ended although they were cancelled\n",
@@ -200,9 +201,9 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bo
 }
 
 /* Refuses spawns from outside from now on. */
-static int begin(weft_pool *pool)
+static int begin_stop(weft_pool *pool)
 {
-    weft__lock(&pool->joining);
+    weft__lock(&pool->phase_lock);
     int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
     int err = 0;
     if (phase != WEFT__POOL_STOPPED) {
@@ -214,14 +215,14 @@ static int begin(weft_pool *pool)
             atomic_store_explicit(&pool->phase, WEFT__POOL_CREATED, memory_order_seq_cst);
         }
     }
-    weft__unlock(&pool->joining);
+    weft__unlock(&pool->phase_lock);
     return err;
 }
 
 int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
 {
-    WEFT__NEED(pool);
-    return pool->rounds ? -EINVAL : weft__pool_stop(pool, mode, deadline);
+    WEFT__NONNULL(pool);
+    return pool->group_sched ? -EINVAL : weft__pool_stop(pool, mode, deadline);
 }
 
 int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
@@ -233,33 +234,33 @@ int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
     if (atomic_load_explicit(&pool->phase, memory_order_acquire) == WEFT__POOL_STOPPED) {
         return 0;
     }
-    int err = begin(pool);
+    int err = begin_stop(pool);
     if (err) {
         return err;
     }
     struct weft__worker *w = weft__worker_self();
     if (w && weft__running(w) && w->pool == pool) {
         if (mode != WEFT_STOP_DRAIN) {
-            weft__pool_cancel_all(pool, flags_of(mode));
+            weft__pool_cancel_all(pool, cancel_flags(mode));
         }
         return -EINPROGRESS;
     }
     if (pool->caller && pthread_equal(pool->caller_thread, pthread_self())) {
-        weft__pool_caller_enters(pool);
+        weft__pool_caller_enter(pool);
         err = drain(pool, mode, deadline, true);
-        weft__pool_caller_leaves(pool);
+        weft__pool_caller_leave(pool);
     } else {
         err = drain(pool, mode, deadline, false);
     }
     if (err) {
         return err;
     }
-    weft__lock(&pool->joining);
+    weft__lock(&pool->phase_lock);
     if (atomic_load_explicit(&pool->phase, memory_order_relaxed) == WEFT__POOL_STOPPING) {
         weft__pool_join_threads(pool);
-        atomic_store_explicit(&pool->watched, 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->drain_awaited, 0, memory_order_relaxed);
         atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPED, memory_order_release);
     }
-    weft__unlock(&pool->joining);
+    weft__unlock(&pool->phase_lock);
     return 0;
 }

@@ -4,28 +4,28 @@
 #include <weft/fiber.h>
 
 #include "base/assert.h"
-#include "sched/body.h"
+#include "sched/fiber_local.h"
+#include "sched/group_scheduler.h"
 #include "sched/ident.h"
-#include "sched/local.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
+#include "sched/stackless.h"
 #include "sched/switch.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-_Thread_local struct weft__worker *weft__worker_own __attribute__((tls_model("initial-exec")));
+_Thread_local struct weft__worker *weft__worker_tls __attribute__((tls_model("initial-exec")));
 
 __attribute__((noinline)) struct weft__worker *weft__worker_self(void)
 {
-    struct weft__worker *w = weft__worker_own;
+    struct weft__worker *w = weft__worker_tls;
     __asm__ volatile("" : "+r"(w)::"memory");
     return w;
 }
 
 void weft__worker_set_self(struct weft__worker *worker)
 {
-    weft__worker_own = worker;
+    weft__worker_tls = worker;
 }
 
 /* --- pick ------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
 {
     struct weft__task *task;
     if (atomic_load_explicit(&w->next, memory_order_relaxed) &&
-        (w->streak < WEFT__NEXT_STREAK || !weft__others_ready(w))) {
+        (w->streak < WEFT__NEXT_STREAK || !weft__has_other_ready(w))) {
         w->streak += w->streak < WEFT__NEXT_STREAK;
         if ((task = weft__worker_swap_next(w, NULL))) { /* a thief may have been faster */
             return task;
@@ -74,18 +74,18 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
     return weft__task_of(weft__chain_pop(&w->pinned));
 }
 
-/* Applies the full order of precedence. Sets `plain` if from now on only the ring has to be
+/* Applies the full order of precedence. Sets `fast_turns` if from now on only the ring has to be
  * checked. */
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
 {
     struct weft__task *task;
-    if (__builtin_expect(w->rounds != NULL, 0)) {
-        return weft__rounds_pick(w->rounds);
+    if (__builtin_expect(w->group_sched != NULL, 0)) {
+        return weft__group_sched_pick(w->group_sched);
     }
-    weft__worker_look_up(w);
+    weft__worker_end_fast_turns(w);
     int left = weft__turns(&w->turns_left) - 1;
     weft__turns_set(&w->turns_left, left);
-    if (left < 0 && !weft__worker_tick_is_quiet(w)) {
+    if (left < 0 && !weft__worker_try_quiet_tick(w)) {
         return NULL; /* a tick is due: the base context serves what the queues would delay */
     }
     bool fresh_first = yielded && !w->fresh_last;
@@ -99,7 +99,7 @@ struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
         task = weft__task_of(weft__ring_pop_local(&w->ring));
         if (weft__fresh_length(&w->fresh) == 0 &&
             !atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
-            weft__turns_set(&w->plain, weft__turns(&w->turns_left));
+            weft__turns_set(&w->fast_turns, weft__turns(&w->turns_left));
             weft__turns_set(&w->turns_left, 0);
         }
     }
@@ -112,9 +112,9 @@ struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
     return task;
 }
 
-void weft__translate_many(struct weft__worker *w, uint64_t head, uint64_t n)
+void weft__warm_tlb_many(struct weft__worker *w, uint64_t head, uint64_t n)
 {
-    n = n < WEFT__TOGETHER ? n : WEFT__TOGETHER;
+    n = n < WEFT__TLB_BATCH ? n : WEFT__TLB_BATCH;
     w->translated = head + n;
     for (uint64_t i = 0; i < n; i++) {
         weft__prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, i)), true);
@@ -132,11 +132,11 @@ void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool y
 {
     if (!(task->flags & WEFT__TASK_GROUPED)) {
         weft__chain_push(&w->pinned, &task->link);
-        weft__worker_look_up(w);
+        weft__worker_end_fast_turns(w);
     } else if (yielded) {
-        weft__rounds_yield(w->rounds, task);
+        weft__group_sched_yield(w->group_sched, task);
     } else {
-        weft__rounds_wake(w->rounds, task, false);
+        weft__group_sched_wake(w->group_sched, task, false);
     }
 }
 
@@ -162,12 +162,12 @@ void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__
     rare->locals_used = 0;
     rare->fp = weft__fp_default();
     rare->ended.kind = NULL;
-    rare->hops = NULL;
+    rare->migrations = NULL;
     rare->scope = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
     const char *bottom = weft__stack_bottom(stack, task->stack_class);
     weft__san_create(WEFT__SAN_OF(stack), bottom, weft__stack_bytes(task->stack_class));
-    if (task->flags & WEFT__TASK_WATCHED) {
+    if (task->flags & WEFT__TASK_INSTRUMENTED) {
         weft__asan_attach(bottom, weft__stack_bytes(task->stack_class));
     }
     weft__count(&w->counters.stacks, 1);
@@ -187,24 +187,24 @@ RARE static void switch_fp(const struct weft__task *from, const struct weft__tas
 
 /* NULL: the base context. */
 static inline __attribute__((always_inline)) void *
-tell_asan(struct weft__worker *w, const struct weft__task *next, bool ends)
+notify_asan(struct weft__worker *w, const struct weft__task *next, bool ends)
 {
     return next ? weft__asan_leave(&w->asan, weft__stack_bottom(next->stack, next->stack_class),
                                    weft__stack_bytes(next->stack_class), ends)
                 : weft__asan_leave(&w->asan, NULL, 0, ends);
 }
 
-WEFT__HOT struct weft__worker *leave_watched(struct weft__worker *w, struct weft__task *self,
-                                             struct weft__task *next, int error, bool asan)
+WEFT__HOT struct weft__worker *leave_instrumented(struct weft__worker *w, struct weft__task *self,
+                                                  struct weft__task *next, int error, bool asan)
 {
-    struct weft__exceptions mine = weft__exceptions_take(w->exceptions_at);
-    void *fake = asan ? tell_asan(w, next, false) : NULL;
+    struct weft__exceptions mine = weft__exceptions_save(w->exceptions_at);
+    void *fake = asan ? notify_asan(w, next, false) : NULL;
     weft__san_leave(next ? WEFT__SAN_OF(next->stack) : &w->base_san);
     w = weft__context_switch(&self->ctx, next ? &next->ctx : &w->base, w);
     if (asan) {
         weft__asan_arrive(&w->asan, fake);
     }
-    weft__exceptions_put(w->exceptions_at, mine);
+    weft__exceptions_restore(w->exceptions_at, mine);
     weft__after_switch(w);
     *w->errno_at = error;
     return w;
@@ -213,7 +213,7 @@ WEFT__HOT struct weft__worker *leave_watched(struct weft__worker *w, struct weft
 static __attribute__((noinline)) struct weft__worker *
 leave_with_asan(struct weft__worker *w, struct weft__task *self, struct weft__task *next, int error)
 {
-    return leave_watched(w, self, next, error, true);
+    return leave_instrumented(w, self, next, error, true);
 }
 
 /* The end of weft__leave for fibers with state that their frame does not hold, or switches that
@@ -231,7 +231,7 @@ __attribute__((noinline)) struct weft__worker *weft__leave_out_of_line(struct we
     if (__builtin_expect(weft__asan_start_switch != NULL, 0)) {
         return leave_with_asan(w, self, next, error);
     }
-    return leave_watched(w, self, next, error, false);
+    return leave_instrumented(w, self, next, error, false);
 }
 
 /* Same from the base context. */
@@ -241,15 +241,15 @@ static __attribute__((noinline)) struct weft__worker *run_out_of_line(struct wef
     if (task->flags & WEFT__TASK_FP_ENV) {
         switch_fp(NULL, task);
     }
-    struct weft__exceptions mine = weft__exceptions_take(w->exceptions_at);
-    bool asan = weft__asan_is_there();
-    void *fake = asan ? tell_asan(w, task, false) : NULL;
+    struct weft__exceptions mine = weft__exceptions_save(w->exceptions_at);
+    bool asan = weft__asan_is_present();
+    void *fake = asan ? notify_asan(w, task, false) : NULL;
     weft__san_leave(WEFT__SAN_OF(task->stack));
     w = weft__context_switch(&w->base, &task->ctx, w);
     if (asan) {
         weft__asan_arrive(&w->asan, fake);
     }
-    weft__exceptions_put(w->exceptions_at, mine);
+    weft__exceptions_restore(w->exceptions_at, mine);
     return w;
 }
 
@@ -280,36 +280,36 @@ RARE struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned 
 {
     bool measured = (tracing & WEFT__TRACING_WAITS) && post == WEFT__POST_PARK;
     int64_t began = measured ? weft__clock_ns() : 0;
-    weft__trace_event(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
+    weft__trace_event(w, post == WEFT__POST_MIGRATE ? WEFT__TRACE_MIGRATE : WEFT__TRACE_WAIT,
                       weft__task_handle(weft__current(w)));
     w = weft__leave(w, weft__pick(w, false), post);
     if (began) {
-        weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
+        weft__perf_emit(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
     return w;
 }
 
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
-    return weft__suspend_here(w, post);
+    return weft__suspend_inline(w, post);
 }
 
 /* Runs a stackless task, then the tasks it has woken, as a fiber that blocks would, without the
  * detour through the loop. */
-WEFT__HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
+WEFT__HOT void run_stackless_tasks(struct weft__worker *w, struct weft__task *task)
 {
     do {
-        weft__body_run(w, task);
+        weft__stackless_run(w, task);
         task = weft__pick_woken(w);
-    } while (task && weft__task_is_body(task));
+    } while (task && weft__task_is_stackless(task));
     w->handoff = task;
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)
 {
     struct weft__stack *spare = NULL;
-    if (weft__task_is_body(task)) {
-        run_bodies(w, task);
+    if (weft__task_is_stackless(task)) {
+        run_stackless_tasks(w, task);
         return;
     }
     if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
@@ -320,7 +320,7 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
     }
     weft__start(w, task, spare);
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
-    w->counted_from = weft__turns(&w->turns_left) + weft__turns(&w->plain);
+    w->counted_from = weft__turns(&w->turns_left) + weft__turns(&w->fast_turns);
     if (__builtin_expect(task->flags & WEFT__TASK_OUT_OF_LINE, 0)) {
         w = run_out_of_line(w, task);
     } else {
@@ -346,7 +346,7 @@ void weft__fiber_main(void *pass)
 {
     struct weft__worker *w = pass;
     struct weft__task *self = weft__current(w);
-    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
+    if (__builtin_expect(self->flags & WEFT__TASK_INSTRUMENTED, 0)) {
         weft__asan_arrive(&w->asan, NULL);
     }
     weft__after_switch(w);
@@ -358,7 +358,7 @@ void weft__fiber_main(void *pass)
     if (__builtin_expect(weft__task_rare(self)->cleanups != NULL, 0)) {
         weft__local_check_nodes(self, __builtin_frame_address(0));
     }
-    weft_exit(result);
+    weft_fiber_exit(result);
 }
 
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
@@ -367,9 +367,9 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
     const struct weft__context *to = &w->base;
     struct weft__san *to_san = &w->base_san;
     struct weft__stack *spare = NULL;
-    weft__show_settle(w->show);
-    w->dead_san = weft__san_take(WEFT__SAN_OF(stack));
-    if (next && weft__task_is_fresh(next) && !weft__task_is_body(next) &&
+    weft__reader_slot_settle(w->reader_slot);
+    w->ended_san = weft__san_detach(WEFT__SAN_OF(stack));
+    if (next && weft__task_is_fresh(next) && !weft__task_is_stackless(next) &&
         next->stack_class == stack_class) {
         /* A not-yet-started fiber takes over this stack, which is warm in the cache. */
         spare = stack;
@@ -389,11 +389,11 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
         next = NULL;
         weft__set_current(w, NULL);
     }
-    if (__builtin_expect(weft__asan_is_there(), 0)) {
-        tell_asan(w, next, true);
+    if (__builtin_expect(weft__asan_is_present(), 0)) {
+        notify_asan(w, next, true);
     }
     weft__san_leave(to_san);
-    weft__context_switch(&w->dead, to, w);
+    weft__context_switch(&w->discarded, to, w);
     (void)to_san;
     __builtin_unreachable();
 }

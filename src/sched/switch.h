@@ -3,18 +3,18 @@
  * sched/worker.h.
  *
  * Most callers suspend by weft__worker_suspend, which is the whole switch as one function. A wait
- * that happens for each message of a connection inlines the switch (weft__waiter_park_here): one
+ * that happens for each message of a connection inlines the switch (weft__waiter_park_inline): one
  * set of saved registers less, which is one cache line of each stack. */
 #ifndef WEFT_SCHED_SWITCH_H
 #define WEFT_SCHED_SWITCH_H
 
-#include "sched/body.h"
 #include "sched/pool.h"
+#include "sched/stackless.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
 #define WEFT__WAIT_LINES 5u /* cache lines: the frames of a switch, a wait and a call */
-#define WEFT__TOGETHER 48u  /* stacks whose addresses are translated at the same time */
+#define WEFT__TLB_BATCH 48u /* stacks whose addresses are translated at the same time */
 
 /* Each part of a switch is a function; all are inlined into one piece of code. */
 #define WEFT__HOT static inline __attribute__((always_inline))
@@ -26,7 +26,7 @@ WEFT__HOT void weft__set_current(struct weft__worker *w, struct weft__task *task
 
 /* The rare parts. */
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded);
-void weft__translate_many(struct weft__worker *w, uint64_t head, uint64_t n);
+void weft__warm_tlb_many(struct weft__worker *w, uint64_t head, uint64_t n);
 void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded);
 void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack);
 struct weft__worker *weft__leave_out_of_line(struct weft__worker *w, struct weft__task *self,
@@ -36,7 +36,7 @@ struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned traci
 
 /* --- pick ------------------------------------------------------------------- */
 
-static inline bool weft__others_ready(const struct weft__worker *w)
+static inline bool weft__has_other_ready(const struct weft__worker *w)
 {
     return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
 }
@@ -59,41 +59,41 @@ WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
 /* No TLB holds the translations for hundreds of fibers in turn, each on a page of its own. A
  * prefetch waits for its own translation, 0.2 us in a virtual machine, but several translations
  * overlap: so one fiber waits for those of all the next ones. */
-WEFT__HOT void weft__translate(struct weft__worker *w, uint64_t head)
+WEFT__HOT void weft__warm_tlb(struct weft__worker *w, uint64_t head)
 {
     if ((int64_t)(head - w->translated) >= 0) {
         uint64_t n = atomic_load_explicit(&w->ring.tail, memory_order_relaxed) - head;
         if (n > 1) {
-            weft__translate_many(w, head, n);
+            weft__warm_tlb_many(w, head, n);
         }
     }
 }
 
 /* Prefetches what the next task reads first, if its waker left a prefetch hint. */
-WEFT__HOT void weft__prefetch_near(const void **near)
+WEFT__HOT void weft__prefetch_hint(const void **hint)
 {
-    if (*near) {
-        __builtin_prefetch(*near, 1);
-        *near = NULL; /* the slot may belong to another task next time */
+    if (*hint) {
+        __builtin_prefetch(*hint, 1);
+        *hint = NULL; /* the slot may belong to another task next time */
     }
 }
 
 /* Most turns of a busy worker find work only in the ring: until something is put anywhere else
- * (weft__worker_look_up) or a tick is due, check nothing else. */
+ * (weft__worker_end_fast_turns) or a tick is due, check nothing else. */
 WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
 {
-    int plain = weft__turns(&w->plain);
-    if (plain > 0) {
+    int fast_turns = weft__turns(&w->fast_turns);
+    if (fast_turns > 0) {
         struct weft__task *task = weft__task_of(weft__ring_pop_local(&w->ring));
         if (task) {
             uint64_t head = atomic_load_explicit(&w->ring.head, memory_order_relaxed);
             if (!yielded) {
-                weft__translate(w, head);
-                weft__prefetch_near(&w->near[head & w->ring.mask]);
+                weft__warm_tlb(w, head);
+                weft__prefetch_hint(&w->prefetch_hint[head & w->ring.mask]);
             }
             weft__prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
             __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
-            weft__turns_set(&w->plain, plain - 1);
+            weft__turns_set(&w->fast_turns, fast_turns - 1);
             return task;
         }
     }
@@ -112,7 +112,7 @@ WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
         return NULL;
     }
     if (w->streak >= WEFT__NEXT_STREAK) {
-        if (weft__others_ready(w)) {
+        if (weft__has_other_ready(w)) {
             return NULL;
         }
         w->streak = 0; /* no other task was passed over */
@@ -160,12 +160,12 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
         }
     } else if (post == WEFT__POST_END) {
         weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
-    } else if (post == WEFT__POST_HOP) {
+    } else if (post == WEFT__POST_MIGRATE) {
         weft__task_requeue(task);
         weft__place(task);
     }
     w->post = WEFT__POST_NONE;
-    weft__san_bury(&w->dead_san);
+    weft__san_destroy(&w->ended_san);
 }
 
 /* --- switching ------------------------------------------------------------------ */
@@ -181,7 +181,7 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
 WEFT__HOT bool weft__start(struct weft__worker *w, struct weft__task *task,
                            struct weft__stack *spare)
 {
-    if (__builtin_expect(weft__task_is_body(task), 0)) {
+    if (__builtin_expect(weft__task_is_stackless(task), 0)) {
         w->handoff = task;
         return false;
     }
@@ -215,7 +215,7 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
     unsigned flags = self->flags;
     weft__check_fp(self);
-    weft__show_settle(w->show);
+    weft__reader_slot_settle(w->reader_slot);
     w->post = (uint8_t)post;
     w->post_task = self;
     const struct weft__context *to = &w->base;
@@ -239,12 +239,12 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
     return w;
 }
 
-WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum weft__post post)
+WEFT__HOT struct weft__worker *weft__suspend_inline(struct weft__worker *w, enum weft__post post)
 {
 #ifdef WEFT_EXPLORE /* where fibers are threads */
     return weft__worker_suspend(w, post);
 #endif
-    unsigned tracing = weft__tracing(w);
+    unsigned tracing = weft__worker_trace_flags(w);
     if (__builtin_expect(tracing, 0)) {
         return weft__suspend_traced(w, tracing, post);
     }
@@ -254,16 +254,16 @@ WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum w
 
 /* weft__waiter_park_armed with the switch inlined. */
 WEFT__MUST_USE WEFT__HOT enum weft__reason
-weft__waiter_park_here(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
-                       int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
+weft__waiter_park_inline(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
+                         int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
 {
     if (!weft__waiter_is_plain(task, deadline)) {
         return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
     }
-    struct weft__note note = {.kind = kind, .on = on, .since = w->now};
+    struct weft__wait_note note = {.kind = kind, .on = on, .since = w->now};
     task->note = &note;
-    w = weft__suspend_here(w, WEFT__POST_PARK);
-    return weft__waiter_parked(weft__current(w), &note);
+    w = weft__suspend_inline(w, WEFT__POST_PARK);
+    return weft__waiter_after_park(weft__current(w), &note);
 }
 
 #endif

@@ -70,7 +70,7 @@ struct weft_pool;
 struct weft__stack;
 struct weft__node;
 struct weft__held;
-struct weft__body_kind;
+struct weft__stackless_kind;
 struct weft__wait_kind;
 struct weft__deadline;
 
@@ -99,26 +99,26 @@ enum weft__reason {
 
 /* What can end a wait. Stored in the reason bits until the wait ends. */
 enum weft__wait {
-    WEFT__WAIT_OBJECT,       /* whoever holds the ticket */
-    WEFT__WAIT_PARK,         /* also weft_fiber_unpark, by handle */
-    WEFT__WAIT_SHIELDED = 2, /* or-ed: not a cancel or an interrupt */
-    WEFT__WAIT_FIRM = 4,     /* or-ed, in a shield: not an abort either */
-    WEFT__WAIT_OUTSIDE = 8,  /* or-ed: no fiber owns what is awaited */
-    WEFT__WAIT_PLAIN = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE,
+    WEFT__WAIT_OBJECT,          /* whoever holds the ticket */
+    WEFT__WAIT_PARK,            /* also weft_fiber_unpark, by handle */
+    WEFT__WAIT_SHIELDED = 2,    /* or-ed: not a cancel or an interrupt */
+    WEFT__WAIT_UNABORTABLE = 4, /* or-ed, in a shield: not an abort either */
+    WEFT__WAIT_EXTERNAL = 8,    /* or-ed: no fiber owns what is awaited */
+    WEFT__WAIT_PLAIN = WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL,
 };
 
 /* Flags. All but HOOKS_OFF are constant after creation. */
 enum {
     WEFT__TASK_FP_ENV = 1,
-    WEFT__TASK_CHILD = 2,     /* until it starts, `joiners` is its struct weft__parent */
-    WEFT__TASK_HOOKED = 4,    /* bound to a worker when submitted */
-    WEFT__TASK_HOOKS_OFF = 8, /* owned by the task */
-    WEFT__TASK_BODY = 16,     /* has no stack: sched/stackless.h */
-    WEFT__TASK_GROUPED = 32,  /* in a dispatcher's group: sched/group_scheduler.h */
-    WEFT__TASK_DAEMON = 64,   /* does not keep its group from finishing */
-    WEFT__TASK_WATCHED = 128, /* a sanitizer or the C++ runtime must learn of its switches */
+    WEFT__TASK_CHILD = 2,          /* until it starts, `joiners` is its struct weft__parent */
+    WEFT__TASK_HOOKED = 4,         /* bound to a worker when submitted */
+    WEFT__TASK_HOOKS_OFF = 8,      /* owned by the task */
+    WEFT__TASK_STACKLESS = 16,     /* has no stack: sched/stackless.h */
+    WEFT__TASK_GROUPED = 32,       /* in a dispatcher's group: sched/group_scheduler.h */
+    WEFT__TASK_DAEMON = 64,        /* does not keep its group from finishing */
+    WEFT__TASK_INSTRUMENTED = 128, /* a sanitizer or the C++ runtime must learn of its switches */
     /* With any of these flags the task switches out of line, in sched/switch.c. */
-    WEFT__TASK_OUT_OF_LINE = WEFT__TASK_FP_ENV | WEFT__TASK_WATCHED,
+    WEFT__TASK_OUT_OF_LINE = WEFT__TASK_FP_ENV | WEFT__TASK_INSTRUMENTED,
 };
 
 /* What the nodes of a stackless task point to while it waits: the first members of a struct
@@ -130,7 +130,7 @@ struct __attribute__((may_alias)) weft__claim {
 
 /* What a fiber waits for, for inspection. On the fiber's stack, in frames that a wait touches
  * anyway. */
-struct weft__note {
+struct weft__wait_note {
     const struct weft__wait_kind *kind;
     uint64_t on;
     int64_t since; /* the worker's clock at its last tick */
@@ -140,8 +140,8 @@ struct weft__task {
     /* Owned by the queue that holds the task, then by the worker that runs it: all that a wait and
      * a wake-up touch, except the stack. */
     union {
-        struct weft__link link;        /* first: a link is a task */
-        const struct weft__note *note; /* while a fiber waits; it is in no queue then */
+        struct weft__link link;             /* first: a link is a task */
+        const struct weft__wait_note *note; /* while a fiber waits; it is in no queue then */
     };
     _Atomic(uint64_t) state;
     union {
@@ -169,7 +169,7 @@ struct weft__task {
     };
     union {
         void *(*fn)(void *);
-        const struct weft__body_kind *body;
+        const struct weft__stackless_kind *stackless;
         struct weft__task *ahead; /* in a free block: prefetch hint, sched/slab.h */
     };
     union {
@@ -221,9 +221,9 @@ static inline uint64_t weft__word_fired(uint64_t word, enum weft__task_state sta
            state;
 }
 
-static inline bool weft__task_is_body(const struct weft__task *task)
+static inline bool weft__task_is_stackless(const struct weft__task *task)
 {
-    return (task->flags & WEFT__TASK_BODY) != 0;
+    return (task->flags & WEFT__TASK_STACKLESS) != 0;
 }
 
 /* Under the ident lock, or by the task itself. "" for a stackless task without a name. */
@@ -364,7 +364,7 @@ enum weft__fire {
 /* Waits until no inspector holds the task and returns the word. Takes microseconds unless the
  * inspector was preempted. An inspector waits for nothing while it holds a task. */
 static __attribute__((noinline, cold, unused)) uint64_t
-weft__task_unheld(const struct weft__task *task)
+weft__task_wait_unheld(const struct weft__task *task)
 {
     uint64_t word;
     for (unsigned spins = 0;; spins++) {
@@ -393,7 +393,7 @@ weft__task_fire(struct weft__task *task, uint64_t ticket, enum weft__reason reas
             to = WEFT__TASK_FIRED;
         } else if (state == WEFT__TASK_HELD) {
             if (task->flags & WEFT__TASK_GROUPED) {
-                word = weft__task_unheld(task);
+                word = weft__task_wait_unheld(task);
                 continue;
             }
             to = WEFT__TASK_WOKEN;
@@ -433,7 +433,7 @@ WEFT__MUST_USE static inline bool weft__task_fire_plain(struct weft__task *task,
     uint64_t word = wait | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS | WEFT__TASK_WAITING;
     return atomic_compare_exchange_strong_explicit(
         &task->state, &word, wait | (uint64_t)reason << WEFT__STATE_BITS | WEFT__TASK_READY,
-        memory_order_acquire, memory_order_relaxed); /* pairs: rest, settle, unhold */
+        memory_order_acquire, memory_order_relaxed); /* pairs: arm_settled, settle, unhold */
 }
 
 /* After the switch. Returns the armed word if the task waits now. Returns 0 if it was fired during
@@ -458,7 +458,7 @@ WEFT__MUST_USE static inline uint64_t weft__task_settle(struct weft__task *task)
 
 /* Arm and settle in one step, for a wait that needs nothing more in between. `resting` is the
  * word, computed before. The caller then checks the flags, as after settle. */
-static inline uint64_t weft__task_resting(const struct weft__task *task)
+static inline uint64_t weft__task_settled_word(const struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_RUNNING);
@@ -467,17 +467,17 @@ static inline uint64_t weft__task_resting(const struct weft__task *task)
             WEFT__TASK_WAITING);
 }
 
-static inline void weft__task_rest(struct weft__task *task, uint64_t resting)
+static inline void weft__task_arm_settled(struct weft__task *task, uint64_t resting)
 {
     atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */
 }
 
-/* Undoes weft__task_rest: the wait is armed, as if it had not settled. False: it was fired, and
+/* Undoes weft__task_arm_settled: the wait is armed, as if it had not settled. False: it was fired, and
  * the thread that fired it queues the task. */
-WEFT__MUST_USE static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
+WEFT__MUST_USE static __attribute__((unused)) bool weft__task_unsettle(struct weft__task *task)
 {
     for (;;) {
-        uint64_t word = weft__task_unheld(task);
+        uint64_t word = weft__task_wait_unheld(task);
         if (weft__word_state(word) != WEFT__TASK_WAITING) {
             return false;
         }
@@ -528,7 +528,7 @@ WEFT__MUST_USE static inline bool weft__task_unhold(struct weft__task *task)
 
 /* Ends a wait without parking. REASON_NONE: the wait had not been fired and cannot be fired now.
  * Any other reason was delivered to this wait only: the caller returns it, or defers it
- * (weft__waiter_hand_on). */
+ * (weft__waiter_defer). */
 WEFT__MUST_USE static inline enum weft__reason weft__task_disarm(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
@@ -552,7 +552,7 @@ static inline struct weft__task *weft__task_of(struct weft__link *link)
 }
 
 /* Already fired? For the time between arm and park. */
-static inline bool weft__task_fired(const struct weft__task *task)
+static inline bool weft__task_is_fired(const struct weft__task *task)
 {
     return weft__task_state(task) == WEFT__TASK_FIRED;
 }

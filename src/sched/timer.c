@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -10,7 +10,7 @@
 
 static const struct weft__wait_kind cancel_kind = {.name = "timer callback"};
 
-static struct weft__wheel *wheel_of(const struct weft__alarm *a)
+static struct weft__wheel *wheel_of(const struct weft__user_timer *a)
 {
     return &a->home->wheel;
 }
@@ -18,11 +18,11 @@ static struct weft__wheel *wheel_of(const struct weft__alarm *a)
 /* --- called by the wheel ---------------------------------------------------------- */
 
 /* Under the wheel's lock. */
-static void alarm_expire(struct weft__timer *node, void *arg)
+static void user_timer_expire(struct weft__timer *node, void *arg)
 {
-    struct weft__alarm *a = (struct weft__alarm *)(void *)node;
+    struct weft__user_timer *a = (struct weft__user_timer *)(void *)node;
     struct weft__firing *firing = arg;
-    firing->run.alarm = a;
+    firing->run.user_timer = a;
     firing->run.due = node->deadline;
     firing->run.period = a->repeat == WEFT_TIMER_RATE ? a->period : 0;
     firing->run.gone = false;
@@ -36,7 +36,7 @@ static uint64_t periods(int64_t due, int64_t now, int64_t period)
     return now > due ? 1 + (uint64_t)(now - due) / (uint64_t)period : 1;
 }
 
-static bool fiber_lives(weft_fiber fiber)
+static bool is_fiber_alive(weft_fiber fiber)
 {
     const struct weft__task *task = weft__slab_find((uint32_t)fiber);
     if (!task) {
@@ -52,7 +52,7 @@ static bool fiber_lives(weft_fiber fiber)
  * sleeps, it is woken and parks again with the new deadline. If it cannot be relied on, another
  * sleeping worker is woken, which then includes this wheel in its deadline. publish, wake and
  * notify are seq_cst, as are the loads of nearest_timer and offer_timers. */
-static void tell_home(struct weft__worker *home)
+static void notify_home_worker(struct weft__worker *home)
 {
     if (home == weft__worker_self()) {
         return;
@@ -66,8 +66,8 @@ static void tell_home(struct weft__worker *home)
 }
 
 /* Under the lock, at the end of a call: returns the next deadline, or -1. */
-static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
-                        int64_t now)
+static int64_t next_due(struct weft__user_timer *a, const struct weft__user_timer_run *run,
+                        uint64_t times, int64_t now)
 {
     int64_t span;
     if (a->again) {
@@ -76,11 +76,10 @@ static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run
     }
     switch ((enum weft_timer_repeat)a->repeat) {
     case WEFT_TIMER_RATE:
-        return __builtin_mul_overflow(times, run->period, &span)
-                   ? INT64_MAX
-                   : weft__clock_later(run->due, span);
+        return __builtin_mul_overflow(times, run->period, &span) ? INT64_MAX
+                                                                 : weft__clock_add(run->due, span);
     case WEFT_TIMER_DELAY:
-        return weft__clock_later(now, a->period);
+        return weft__clock_add(now, a->period);
     case WEFT_TIMER_ONCE:
         break;
     }
@@ -89,14 +88,14 @@ static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run
 
 /* Ends the call: the timer is pending again or idle, and may be freed as soon as the lock is
  * released. times 0: its owner was dead. */
-static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
-                   int64_t now)
+static void finish(struct weft__user_timer *a, const struct weft__user_timer_run *run,
+                   uint64_t times, int64_t now)
 {
     struct weft__worker *home = a->home;
     struct weft__chain ready;
     struct weft__node *node;
     weft__chain_init(&ready);
-    weft__latch_take(&home->wheel.lock);
+    weft__latch_lock(&home->wheel.lock);
     a->run = NULL;
     if (times == 0 && !a->again) {
         a->repeat = WEFT_TIMER_ONCE;
@@ -104,23 +103,23 @@ static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uin
     int64_t next = next_due(a, run, times, now);
     bool earlier = next >= 0 && weft__wheel_add_locked(&home->wheel, &a->node, next);
     while ((node = weft__waitlist_pop(&a->waiters))) {
-        weft__node_tell(node, 0, &ready);
+        weft__node_notify(node, 0, &ready);
     }
-    weft__latch_drop(&home->wheel.lock);
+    weft__latch_unlock(&home->wheel.lock);
     weft__place_chain(&ready);
     if (earlier) {
-        tell_home(home);
+        notify_home_worker(home);
     }
 }
 
-int64_t weft__alarm_run(struct weft__firing *firing, int64_t now)
+int64_t weft__user_timer_run(struct weft__firing *firing, int64_t now)
 {
-    struct weft__alarm_run *run = &firing->run;
-    struct weft__alarm *a = run->alarm;
+    struct weft__user_timer_run *run = &firing->run;
+    struct weft__user_timer *a = run->user_timer;
     void (*drop)(void *) = a->drop;
     void *arg = a->arg;
     uint64_t times = 0;
-    if ((a->owner == WEFT_NO_FIBER || fiber_lives(a->owner)) && (!a->hold || a->hold(arg))) {
+    if ((a->owner == WEFT_NO_FIBER || is_fiber_alive(a->owner)) && (!a->hold || a->hold(arg))) {
         times = run->period ? periods(run->due, now, run->period) : 1;
         a->fn((weft_timer *)(void *)a, arg, times);
         if (drop) {
@@ -142,7 +141,7 @@ static struct weft__worker *choose_home(weft_pool *pool)
     if (w && (!pool || pool == w->pool)) {
         return w;
     }
-    WEFT__REQUIRE(pool, "a timer needs a pool: this thread has none");
+    WEFT__REQUIRE(pool, "weft_timer_init needs a pool in opts: this thread is no worker");
     /* A caller's thread is only sometimes in the pool. */
     unsigned first = pool->caller && pool->worker_count > 1;
     unsigned turn = atomic_fetch_add_explicit(&pool->timer_turn, 1, memory_order_relaxed);
@@ -152,11 +151,11 @@ static struct weft__worker *choose_home(weft_pool *pool)
 void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
                      const struct weft_timer_opts *opts)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = weft__alarm_of(timer);
-    WEFT__REQUIRE(fn, "a timer without a function");
-    *a = (struct weft__alarm){.fn = fn, .arg = arg};
-    weft__timer_init(&a->node, alarm_expire);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
+    WEFT__REQUIRE(fn, "weft_timer_init: fn is NULL");
+    *a = (struct weft__user_timer){.fn = fn, .arg = arg};
+    weft__timer_init(&a->node, user_timer_expire);
     a->home = choose_home(opts ? opts->pool : NULL);
     if (opts) {
         a->owner = opts->owner;
@@ -167,11 +166,11 @@ void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
 
 void weft_timer_deinit(weft_timer *timer)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = weft__alarm_of(timer);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
     struct weft__worker *w = weft__worker_self();
-    weft__latch_take(&wheel_of(a)->lock);
-    bool pending = weft__timer_pending(&a->node);
+    weft__latch_lock(&wheel_of(a)->lock);
+    bool pending = weft__timer_is_pending(&a->node);
     bool mine = a->run && a->run->worker == w;
     bool running = a->run && !mine;
     if (mine) {
@@ -179,22 +178,28 @@ void weft_timer_deinit(weft_timer *timer)
         a->run = NULL;
     }
     bool waited_on = a->waiters.first != NULL;
-    weft__latch_drop(&wheel_of(a)->lock);
-    WEFT__REQUIRE(!pending, "a timer was given up while it is pending");
-    WEFT__REQUIRE(!running, "a timer was given up while its callback runs");
-    WEFT__REQUIRE(!waited_on, "a timer was given up while somebody waits for its callback");
+    weft__latch_unlock(&wheel_of(a)->lock);
+    WEFT__REQUIRE(!pending,
+                  "weft_timer_deinit: the timer was given up while it is pending: cancel it first");
+    WEFT__REQUIRE(
+        !running,
+        "weft_timer_deinit was called while the callback runs: use weft_timer_cancel_wait first");
+    WEFT__REQUIRE(
+        !waited_on,
+        "weft_timer_deinit was called while a fiber or thread is in weft_timer_cancel_wait");
 }
 
 /* Sets the timer, under the lock. Returns true if the wheel's next deadline became earlier. */
-static inline __attribute__((always_inline)) bool
-set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repeat, bool *pending)
+static inline __attribute__((always_inline)) bool set_locked(struct weft__user_timer *a,
+                                                             int64_t deadline, int64_t period,
+                                                             uint8_t repeat, bool *pending)
 {
     struct weft__wheel *wheel = wheel_of(a);
     a->period = period;
     a->repeat = repeat;
     weft__deadline_check(deadline);
     deadline = deadline > 0 ? deadline : 0;
-    *pending = weft__timer_pending(&a->node);
+    *pending = weft__timer_is_pending(&a->node);
     if (a->run) {
         *pending = a->again;
         a->again = true;
@@ -210,88 +215,92 @@ set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repe
 static inline __attribute__((always_inline)) bool set(weft_timer *timer, int64_t deadline,
                                                       int64_t period, enum weft_timer_repeat repeat)
 {
-    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
     struct weft__worker *home = a->home;
     bool pending;
-    weft__latch_take(&home->wheel.lock);
+    weft__latch_lock(&home->wheel.lock);
     bool earlier = set_locked(a, deadline, period, (uint8_t)repeat, &pending);
-    weft__latch_drop(&home->wheel.lock);
+    weft__latch_unlock(&home->wheel.lock);
     if (earlier) {
-        tell_home(home);
+        notify_home_worker(home);
     }
     return pending;
 }
 
 bool weft_timer_set(weft_timer *timer, int64_t deadline)
 {
-    WEFT__NEED(timer);
+    WEFT__NONNULL(timer);
     return set(timer, deadline, 0, WEFT_TIMER_ONCE);
 }
 
 bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
 {
-    WEFT__NEED(timer);
+    WEFT__NONNULL(timer);
     delay_ns = delay_ns > 0 ? delay_ns : 1;
-    return set(timer, weft__clock_later(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
+    return set(timer, weft__clock_add(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
 }
 
 bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,
                           enum weft_timer_repeat repeat)
 {
-    WEFT__NEED(timer);
-    WEFT__REQUIRE(period_ns > 0, "a timer with a period of %lld ns", (long long)period_ns);
-    WEFT__REQUIRE(repeat <= WEFT_TIMER_DELAY, "a timer that repeats by rule %d", (int)repeat);
+    WEFT__NONNULL(timer);
+    WEFT__REQUIRE(period_ns > 0, "weft_timer_set_every: period_ns is %lld, must be > 0",
+                  (long long)period_ns);
+    WEFT__REQUIRE(repeat <= WEFT_TIMER_DELAY,
+                  "weft_timer_set_every: %d is no enum weft_timer_repeat", (int)repeat);
     return set(timer, first, period_ns, repeat);
 }
 
 void weft_timer_set_batch(weft_timer *const *timers, const int64_t *deadlines, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        struct weft__worker *home = weft__alarm_of(timers[i])->home;
+        struct weft__worker *home = weft__user_timer_of(timers[i])->home;
         size_t end = n - i > BATCH_RUN ? i + BATCH_RUN : n;
         bool earlier = false, pending;
-        weft__latch_take(&home->wheel.lock);
-        for (; i < end && weft__alarm_of(timers[i])->home == home; i++) {
-            struct weft__alarm *a = weft__alarm_of(timers[i]);
+        weft__latch_lock(&home->wheel.lock);
+        for (; i < end && weft__user_timer_of(timers[i])->home == home; i++) {
+            struct weft__user_timer *a = weft__user_timer_of(timers[i]);
             earlier |= set_locked(a, deadlines[i], 0, WEFT_TIMER_ONCE, &pending);
         }
-        weft__latch_drop(&home->wheel.lock);
+        weft__latch_unlock(&home->wheel.lock);
         if (earlier) {
-            tell_home(home);
+            notify_home_worker(home);
         }
     }
 }
 
 bool weft_timer_refresh(weft_timer *timer)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = weft__alarm_of(timer);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
     struct weft__worker *home = a->home;
     bool pending, earlier = false;
     int64_t now = weft__clock_ns();
-    weft__latch_take(&home->wheel.lock);
+    weft__latch_lock(&home->wheel.lock);
     int64_t period = a->period;
-    bool fires = a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
+    bool fires =
+        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_is_pending(&a->node);
     if (fires && period > 0) {
-        earlier = set_locked(a, weft__clock_later(now, period), period, a->repeat, &pending);
+        earlier = set_locked(a, weft__clock_add(now, period), period, a->repeat, &pending);
     }
-    weft__latch_drop(&home->wheel.lock);
-    WEFT__REQUIRE(!fires || period > 0, "a timer that was set for a time is refreshed");
+    weft__latch_unlock(&home->wheel.lock);
+    WEFT__REQUIRE(!fires || period > 0,
+                  "weft_timer_refresh: the timer was set for a time, not for a delay or period");
     if (earlier) {
-        tell_home(home);
+        notify_home_worker(home);
     }
     return fires;
 }
 
 /* Under the lock. */
-static enum weft_timer_answer cancel_locked(struct weft__alarm *a)
+static enum weft_timer_cancel_result cancel_locked(struct weft__user_timer *a)
 {
     if (a->run) {
         a->again = false;
         a->repeat = WEFT_TIMER_ONCE;
         return WEFT_TIMER_RUNNING;
     }
-    if (!weft__timer_pending(&a->node)) {
+    if (!weft__timer_is_pending(&a->node)) {
         return WEFT_TIMER_IDLE;
     }
     weft__wheel_cancel_locked(wheel_of(a), &a->node);
@@ -300,57 +309,59 @@ static enum weft_timer_answer cancel_locked(struct weft__alarm *a)
 
 int weft_timer_cancel(weft_timer *timer)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = weft__alarm_of(timer);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
-    weft__latch_take(&wheel->lock);
-    enum weft_timer_answer answer = cancel_locked(a);
-    weft__latch_drop(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
+    enum weft_timer_cancel_result answer = cancel_locked(a);
+    weft__latch_unlock(&wheel->lock);
     return answer;
 }
 
 /* Waits for the callback; locked on entry. After a successful wait the timer may be freed. */
-static int await_callback_locked(struct weft__alarm *a, struct weft__wheel *wheel, int64_t deadline)
+static int await_callback_locked(struct weft__user_timer *a, struct weft__wheel *wheel,
+                                 int64_t deadline)
 {
     struct weft__waiter waiter;
     struct weft__node node;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
     weft__waitlist_push(&a->waiters, &node);
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     enum weft__reason reason =
         weft__waiter_park(&waiter, deadline, &cancel_kind, (uint64_t)(uintptr_t)a);
-    if (weft__reason_done(reason)) {
+    if (weft__reason_is_done(reason)) {
         return WEFT_TIMER_IDLE;
     }
-    weft__latch_take(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
     if (node.linked) {
         weft__waitlist_remove(&a->waiters, &node);
     }
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return weft__reason_errno(reason);
 }
 
 int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = weft__alarm_of(timer);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = weft__user_timer_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
     struct weft__worker *w = weft__worker_self();
-    weft__latch_take(&wheel->lock);
-    enum weft_timer_answer answer = cancel_locked(a);
+    weft__latch_lock(&wheel->lock);
+    enum weft_timer_cancel_result answer = cancel_locked(a);
     /* On its base context a worker runs no user code but one callback. */
     bool mine = a->run && a->run->worker == w;
     if (answer != WEFT_TIMER_RUNNING || mine) {
-        weft__latch_drop(&wheel->lock);
-        WEFT__REQUIRE(mine || !w || weft__current(w),
-                      "a timer's callback waits for the callback of another");
+        weft__latch_unlock(&wheel->lock);
+        WEFT__REQUIRE(
+            mine || !w || weft__current(w),
+            "weft_timer_cancel_wait: a timer's callback waits for the callback of another timer");
         return answer;
     }
     return await_callback_locked(a, wheel, deadline);
 }
 
-int weft__timer_end(weft_timer *timer)
+int weft__timer_cancel_sync(weft_timer *timer)
 {
     int answer;
     while ((answer = weft_timer_cancel_wait(timer, WEFT_FOREVER)) < 0) {
@@ -359,13 +370,13 @@ int weft__timer_end(weft_timer *timer)
     return answer;
 }
 
-bool weft_timer_pending(const weft_timer *timer)
+bool weft_timer_is_pending(const weft_timer *timer)
 {
-    WEFT__NEED(timer);
-    struct weft__alarm *a = (struct weft__alarm *)(uintptr_t)timer;
-    weft__latch_take(&wheel_of(a)->lock);
+    WEFT__NONNULL(timer);
+    struct weft__user_timer *a = (struct weft__user_timer *)(uintptr_t)timer;
+    weft__latch_lock(&wheel_of(a)->lock);
     bool pending =
-        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
-    weft__latch_drop(&wheel_of(a)->lock);
+        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_is_pending(&a->node);
+    weft__latch_unlock(&wheel_of(a)->lock);
     return pending;
 }

@@ -11,7 +11,7 @@
  *   set, refresh                idle, pending -> pending; running -> running, again
  *   cancel                      pending -> idle; running -> running, not again, not periodic
  *   expire (by the wheel)       pending -> running; halts the advance of the wheel
- *   end of weft__alarm_run      running -> pending (again, or periodic), or idle; fires the waiters
+ *   end of weft__user_timer_run      running -> pending (again, or periodic), or idle; fires the waiters
  *                               for its end
  *   deinit in the callback      running -> forgotten: the runner's record says so; the timer may be
  *                               freed
@@ -33,14 +33,14 @@
 #include "sched/worker.h"
 #include "time/wheel.h"
 
-struct weft__alarm_run;
+struct weft__user_timer_run;
 
 /* Overlays the public storage; the fields that set and cancel use come first, in 64 bytes. */
-struct __attribute__((may_alias)) weft__alarm {
-    struct weft__timer node;     /* first: the node is the timer */
-    struct weft__worker *home;   /* immutable after init */
-    struct weft__alarm_run *run; /* under the wheel's lock, as are the next three */
-    uint8_t repeat;              /* enum weft_timer_repeat */
+struct __attribute__((may_alias)) weft__user_timer {
+    struct weft__timer node;          /* first: the node is the timer */
+    struct weft__worker *home;        /* immutable after init */
+    struct weft__user_timer_run *run; /* under the wheel's lock, as are the next three */
+    uint8_t repeat;                   /* enum weft_timer_repeat */
     bool again;
     int64_t period;                /* or the delay; 0: it was set to a deadline */
     struct weft__waitlist waiters; /* for the end of the callback */
@@ -53,13 +53,14 @@ struct __attribute__((may_alias)) weft__alarm {
 };
 
 #ifndef WEFT_EXPLORE
-_Static_assert(sizeof(struct weft__alarm) <= sizeof(weft_timer), "the public storage");
+_Static_assert(sizeof(struct weft__user_timer) <= sizeof(weft_timer), "the public storage");
 #endif
 
 /* One call of a timer's callback: on the stack of the worker that makes it. */
-struct weft__alarm_run {
+struct weft__user_timer_run {
     struct weft__worker *worker;
-    struct weft__alarm *alarm; /* NULL: no timer expired; written under the wheel's lock */
+    struct weft__user_timer
+        *user_timer; /* NULL: no timer expired; written under the wheel's lock */
     int64_t due;
     int64_t period; /* of a fixed rate, at its expiry; else 0 */
     bool gone;      /* the callback has deinitialised the timer */
@@ -68,23 +69,23 @@ struct weft__alarm_run {
 /* What an advance of a wheel returns. */
 struct weft__firing {
     struct weft__chain ready; /* first: for the deadlines of waits */
-    struct weft__alarm_run run;
+    struct weft__user_timer_run run;
     struct weft__timer *due, *due_last; /* deadlines of a dispatcher's tasks, linked by their
                                          * `next` */
 };
 
-static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)
+static inline struct weft__user_timer *weft__user_timer_of(weft_timer *timer)
 {
-    return (struct weft__alarm *)(void *)timer;
+    return (struct weft__user_timer *)(void *)timer;
 }
 
 /* Calls the timer that the advance has returned, if any. `now` is the time it was advanced to.
  * Returns the time after the call. */
-int64_t weft__alarm_run(struct weft__firing *firing, int64_t now);
+int64_t weft__user_timer_run(struct weft__firing *firing, int64_t now);
 
 /* For the teardown of what a timer's callback uses: afterwards the timer does not fire and its
  * callback does not run, even if the calling fiber is being cancelled. Returns WEFT_TIMER_RUNNING
  * if the caller is that callback. */
-int weft__timer_end(weft_timer *timer);
+int weft__timer_cancel_sync(weft_timer *timer);
 
 #endif

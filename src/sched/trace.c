@@ -1,5 +1,5 @@
-#include "sched/gauge.h"
 #include "sched/worker.h"
+#include "sched/worker_metrics.h"
 
 void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint64_t who)
 {
@@ -9,9 +9,9 @@ void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint6
     }
     if (tracing & WEFT__TRACING_DELAYS) {
         if (kind == WEFT__TRACE_WAKE || kind == WEFT__TRACE_SPAWN) {
-            weft__gauge_stamp(who);
+            weft__worker_metrics_mark_ready(who);
         } else if (kind == WEFT__TRACE_RUN) {
-            weft__gauge_ran(w, who);
+            weft__worker_metrics_mark_running(w, who);
         }
     }
 }

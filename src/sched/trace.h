@@ -22,7 +22,7 @@ enum weft__trace_kind {
     WEFT__TRACE_STEAL,
     WEFT__TRACE_PARK,
     WEFT__TRACE_UNPARK,
-    WEFT__TRACE_HOP,
+    WEFT__TRACE_MIGRATE,
 };
 
 enum {

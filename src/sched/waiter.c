@@ -6,15 +6,15 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/text.h"
+#include "base/objname.h"
 #include "fiber/sanitizer.h"
 #include "sched/deadline.h"
-#include "sched/due.h"
+#include "sched/group_deadline.h"
 #include "sched/ident.h"
-#include "sched/outside.h"
 #include "sched/parker.h"
 #include "sched/perf.h"
 #include "sched/spin.h"
+#include "sched/wake_source.h"
 #include "sched/worker.h"
 
 /* Not a reason: a plain thread sleeps, or is about to, and must be woken. */
@@ -39,8 +39,8 @@ void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel
     node->task = task;
     node->ticket = ticket;
     node->wheel = wheel;
-    weft__timer_init(&node->timer,
-                     task->flags & WEFT__TASK_GROUPED ? weft__due_expire : deadline_expire);
+    weft__timer_init(&node->timer, task->flags & WEFT__TASK_GROUPED ? weft__group_deadline_expire
+                                                                    : deadline_expire);
     weft__wheel_add(wheel, &node->timer, deadline);
 }
 
@@ -71,7 +71,7 @@ static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
 {
     uint32_t waiting = 0;
     return atomic_compare_exchange_strong_explicit(
-        word, &waiting, reason, memory_order_seq_cst, /* pairs: told_to_leave, park */
+        word, &waiting, reason, memory_order_seq_cst, /* pairs: should_exit, park */
         memory_order_relaxed);
 }
 
@@ -115,9 +115,9 @@ static bool fire_plain(_Atomic(uint32_t) *word, enum weft__reason reason)
     if (won) {
         /* The word may be freed by now. A futex wake on other memory harms no one: futex waiters
          * loop. */
-        weft__san_hush();
+        weft__san_suppress();
         weft__futex_wake(word, 1);
-        weft__san_unhush();
+        weft__san_unsuppress();
     }
     return won;
 }
@@ -145,18 +145,18 @@ enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
     return (enum weft__reason)reason;
 }
 
-void weft__waiter_hand_on(enum weft__reason reason)
+void weft__waiter_defer(enum weft__reason reason)
 {
     if (reason == WEFT__REASON_INTERRUPT) {
-        weft_interrupt(weft_self());
+        weft_fiber_interrupt(weft_self());
     }
 }
 
 int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind, uint64_t on)
 {
     if (reason != WEFT__REASON_NONE) { /* a fiber's: nothing ends a thread's wait so */
-        weft__waiter_note_end(weft__current(weft__worker_self()),
-                              &(struct weft__note){.kind = kind, .on = on}, reason);
+        weft__waiter_record_end(weft__current(weft__worker_self()),
+                                &(struct weft__wait_note){.kind = kind, .on = on}, reason);
     }
     return weft__reason_errno(reason);
 }
@@ -193,13 +193,13 @@ static enum weft__reason sleep_on(_Atomic(uint32_t) *word, int64_t deadline)
 }
 
 /* Without a deadline the thread cannot act until it is fired, so it can be part of a deadlock. */
-static enum weft__reason sleep_for_ever(_Atomic(uint32_t) *word, const struct weft__wait_kind *kind,
-                                        uint64_t on)
+static enum weft__reason sleep_forever(_Atomic(uint32_t) *word, const struct weft__wait_kind *kind,
+                                       uint64_t on)
 {
-    struct weft__outside_wait wait = {.word = word, .asleep = ASLEEP, .kind = kind, .on = on};
-    weft__outside_wait_begin(&wait);
+    struct weft__thread_wait wait = {.word = word, .asleep = ASLEEP, .kind = kind, .on = on};
+    weft__thread_wait_begin(&wait);
     enum weft__reason reason = sleep_on(word, WEFT_FOREVER);
-    weft__outside_wait_end(&wait);
+    weft__thread_wait_end(&wait);
     return reason;
 }
 
@@ -215,9 +215,9 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
     if (weft__spin_thread(&waiter->word, began, deadline)) {
         return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
     }
-    reason = deadline == WEFT_FOREVER ? sleep_for_ever(&waiter->word, kind, on)
+    reason = deadline == WEFT_FOREVER ? sleep_forever(&waiter->word, kind, on)
                                       : sleep_on(&waiter->word, deadline);
-    if (weft__reason_done((enum weft__reason)reason)) {
+    if (weft__reason_is_done((enum weft__reason)reason)) {
         weft__spin_thread_slept(weft__clock_ns() - began);
     }
     return (enum weft__reason)reason;
@@ -228,10 +228,10 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
                                      const struct weft__wait_kind *kind, uint64_t on)
 {
     weft__deadline_check(deadline);
-    int64_t began = weft__perf_on(WEFT_PERF_ACQUIRE) ? weft__clock_ns() : 0;
+    int64_t began = weft__perf_is_on(WEFT_PERF_ACQUIRE) ? weft__clock_ns() : 0;
     enum weft__reason reason = sleep_thread(waiter, deadline, kind, on);
     if (__builtin_expect(began != 0, 0)) {
-        weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
+        weft__perf_emit(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
     return reason;
 }
@@ -259,7 +259,7 @@ static enum weft__fire deliver_interrupt(struct weft__task *task, uint64_t ticke
 static enum weft__fire end_by_flags(struct weft__task *task, uint64_t ticket, unsigned kind,
                                     uint64_t flags)
 {
-    if (((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||
+    if (((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_UNABORTABLE)) ||
         ((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))) {
         return weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
     }
@@ -269,13 +269,13 @@ static enum weft__fire end_by_flags(struct weft__task *task, uint64_t ticket, un
     return WEFT__FIRE_LOST;
 }
 
-bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags)
+bool weft__waiter_end_settled(struct weft__task *task, uint64_t armed, uint64_t flags)
 {
     return end_by_flags(task, armed >> WEFT__TICKET_SHIFT, (unsigned)weft__word_reason(armed),
                         flags) == WEFT__FIRE_ENQUEUE;
 }
 
-void weft__waiter_look(struct weft__task *task)
+void weft__waiter_check_flags(struct weft__task *task)
 {
     uint64_t ticket;
     unsigned kind;
@@ -305,7 +305,8 @@ static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
     }
 }
 
-struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t on, unsigned others)
+struct weft__ended weft__ended_describe(const struct weft__wait_kind *kind, uint64_t on,
+                                        unsigned others)
 {
     struct weft__ended out = {.kind = kind, .others = others};
     out.on = kind->first ? kind->first(on, &out.others) : on;
@@ -315,12 +316,12 @@ struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t o
     } else if (kind->descriptor) {
         snprintf(out.name, sizeof out.name, "fd %d", (int)out.on);
     } else if (label) {
-        weft__text_cut(out.name, sizeof out.name, label);
+        weft__objname_truncate(out.name, sizeof out.name, label);
     }
     return out;
 }
 
-void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size)
+void weft__ended_format(const struct weft__ended *ended, char *buf, size_t size)
 {
     int n =
         snprintf(buf, size, "%s%s%s", ended->kind->name, ended->name[0] ? " " : "", ended->name);
@@ -330,11 +331,11 @@ void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size)
     }
 }
 
-void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
-                           enum weft__reason reason)
+void weft__waiter_record_end(struct weft__task *task, const struct weft__wait_note *note,
+                             enum weft__reason reason)
 {
     if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
-        weft__task_rare(task)->ended = weft__ended_by(note->kind, note->on, 0);
+        weft__task_rare(task)->ended = weft__ended_describe(note->kind, note->on, 0);
     }
 }
 
@@ -355,21 +356,21 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     }
     weft__deadline_check(deadline);
     if (deadline != 0) {
-        weft__waiter_look(task); /* otherwise the call only tries */
+        weft__waiter_check_flags(task); /* otherwise the call only tries */
     }
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         fire_own(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
-    struct weft__note note = {.kind = kind, .on = on, .since = waiter->worker->now};
+    struct weft__wait_note note = {.kind = kind, .on = on, .since = waiter->worker->now};
     enum weft__reason reason;
-    if (weft__task_fired(task)) {
+    if (weft__task_is_fired(task)) {
         reason = weft__task_disarm(task);
     } else {
         task->note = &note;
         suspend_until(waiter, deadline);
         reason = weft__task_reason(task);
     }
-    weft__waiter_note_end(task, &note, reason);
+    weft__waiter_record_end(task, &note, reason);
     return reason;
 }
 

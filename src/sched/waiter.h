@@ -223,7 +223,7 @@ WEFT__MUST_USE static inline bool weft__node_fire(struct weft__node *node, void 
 }
 
 /* Notifies only: if the wait has ended already, nothing needs to be returned to anyone. */
-static inline void weft__node_tell(struct weft__node *node, int status, struct weft__chain *ready)
+static inline void weft__node_notify(struct weft__node *node, int status, struct weft__chain *ready)
 {
     bool told = weft__node_fire(node, NULL, status, ready);
     (void)told;
@@ -242,12 +242,13 @@ WEFT__MUST_USE enum weft__reason weft__waiter_park_task(struct weft__task *task,
                                                         uint64_t on);
 /* Describes, with its name, what a wait was on that a cancel or an interrupt ends. Called before
  * the nodes are unlinked, because the object may be freed after that. */
-struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t on, unsigned others);
+struct weft__ended weft__ended_describe(const struct weft__wait_kind *kind, uint64_t on,
+                                        unsigned others);
 /* "event gate and 2 others". */
-void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size);
+void weft__ended_format(const struct weft__ended *ended, char *buf, size_t size);
 /* Records a wait ended by a cancel or an interrupt, for weft_fiber_ended_wait. */
-void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
-                           enum weft__reason reason);
+void weft__waiter_record_end(struct weft__task *task, const struct weft__wait_note *note,
+                             enum weft__reason reason);
 
 /* No deadline, and no cancel or interrupt known so far. The flags are checked only to avoid the
  * switch; a later cancel is found when the switch is complete: weft__waiter_settle */
@@ -258,12 +259,12 @@ static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t 
 }
 
 /* After the switch: why the wait ended. */
-static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
-                                                    const struct weft__note *note)
+static inline enum weft__reason weft__waiter_after_park(struct weft__task *task,
+                                                        const struct weft__wait_note *note)
 {
     enum weft__reason reason = weft__task_reason(task);
     if (__builtin_expect(reason < WEFT__REASON_DONE, 0)) {
-        weft__waiter_note_end(task, note, reason);
+        weft__waiter_record_end(task, note, reason);
     }
     return reason;
 }
@@ -274,10 +275,10 @@ WEFT__MUST_USE static inline enum weft__reason
 weft__waiter_park_plain(struct weft__task *task, struct weft__worker **w,
                         const struct weft__wait_kind *kind, uint64_t on)
 {
-    struct weft__note note = {.kind = kind, .on = on, .since = (*w)->now};
+    struct weft__wait_note note = {.kind = kind, .on = on, .since = (*w)->now};
     task->note = &note;
     *w = weft__worker_suspend(*w, WEFT__POST_PARK);
-    return weft__waiter_parked(weft__current(*w), &note);
+    return weft__waiter_after_park(weft__current(*w), &note);
 }
 
 /* For a fiber that has armed its task itself: parks until the wait ends and returns why. */
@@ -316,18 +317,18 @@ weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
         return weft__waiter_park_any(waiter, deadline, kind, on);
     }
     struct weft__worker *w = waiter->worker;
-    w->way_back = __builtin_return_address(0);
+    w->return_hint = __builtin_return_address(0);
     enum weft__reason reason = weft__waiter_park_plain(task, &w, kind, on);
-    *known = w->way_back == __builtin_return_address(0);
+    *known = w->return_hint == __builtin_return_address(0);
     return reason;
 }
 
 /* For an armed wait: ends it if there is a cancel or an interrupt already, to avoid the switch.
  * Settle checks again. */
-void weft__waiter_look(struct weft__task *task);
+void weft__waiter_check_flags(struct weft__task *task);
 /* For a wait that has settled, with its armed word: ends it if the flags say so. True: the caller
  * queues the task. */
-bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags);
+bool weft__waiter_end_settled(struct weft__task *task, uint64_t armed, uint64_t flags);
 
 /* After the switch. False: the task was fired during the switch, or is cancelled, and the caller
  * queues it. A canceller or interrupter sets the flag, then reads the state word; this function
@@ -341,7 +342,7 @@ WEFT__MUST_USE static inline bool weft__waiter_settle(struct weft__task *task)
     }
     uint64_t flags = weft__ident_flags(task);
     return __builtin_expect(!(flags & WEFT__IDENT_ENDS_WAITS), 1) ||
-           !weft__waiter_end_late(task, armed, flags);
+           !weft__waiter_end_settled(task, armed, flags);
 }
 
 /* Undoes an armed wait before it was parked. REASON_NONE: it had not been fired and cannot be
@@ -350,7 +351,7 @@ WEFT__MUST_USE enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter
 /* Takes the result of a disarm of the calling fiber, if the call then completes as if it had not
  * waited: an interrupt is kept for the fiber's next wait. A cancel lasts until the fiber ends
  * anyway. */
-void weft__waiter_hand_on(enum weft__reason reason);
+void weft__waiter_defer(enum weft__reason reason);
 /* Same, if the call ends by that reason. Returns 0 or the errno. `kind` and `on` as for
  * weft__waiter_park. */
 WEFT__MUST_USE int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind,
@@ -363,11 +364,11 @@ static inline enum weft__reason weft__waiter_reason(const struct weft__waiter *w
 }
 
 /* Reason of a park: ended by an unpark that names a new pool or worker. */
-#define WEFT__REASON_MOVED ((enum weft__reason)(WEFT__REASON_DONE + 1))
+#define WEFT__REASON_MIGRATE ((enum weft__reason)(WEFT__REASON_DONE + 1))
 /* Migrates the calling fiber there (sched/migration.c). */
-void weft__hop_as_told(void);
+void weft__migrate_to_target(void);
 
-static inline bool weft__reason_done(enum weft__reason reason)
+static inline bool weft__reason_is_done(enum weft__reason reason)
 {
     return reason >= WEFT__REASON_DONE;
 }

@@ -8,39 +8,39 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/text.h"
+#include "base/objname.h"
 #include "base/thread.h"
-#include "sched/outside.h"
 #include "sched/pool.h"
+#include "sched/wake_source.h"
 #include "sched/worker.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
-#define MOVE_TICKS 5 /* stalled ticks before tasks move: a thread preempted for less keeps them */
-#define MOVE_MOST 1024u /* tasks taken from one worker at one tick */
-#define BASKET_SLOTS 256u
+#define MOVE_TICKS 5   /* stalled ticks before tasks move: a thread preempted for less keeps them */
+#define MOVE_MAX 1024u /* tasks taken from one worker at one tick */
+#define SCRATCH_SLOTS 256u
 #define WALK_SHARE                                                                                 \
     400 /* after a walk, no other one for this many times the CPU time that the walk took */
 #define WALK_PAUSE_NS 100000000
-#define LOOKS 4 /* at outside threads, each ten times as long after the one before */
+#define MAX_CHECKS 4 /* at outside threads, each ten times as long after the one before */
 
-struct weft__pulse weft__pulse;
+struct weft__awake_count weft__awake_count;
 
 /* The thread exists as long as there are pools. */
-static struct weft__lock life;
-static bool started; /* under `life`, as is the next */
+static struct weft__lock life_lock;
+static bool started; /* under `life_lock`, as is the next */
 static pthread_t thread;
 
-static _Atomic(bool) quits;
+static _Atomic(bool) quitting;
 static _Atomic(int64_t) tick_ns = WEFT__WATCH_TICK_NS;
 static _Atomic(uint64_t) ticks, deadlocks, hogs;
-static _Atomic(int) outlook;
-static char outside[32]; /* under the lock of weft__pools */
+static _Atomic(int) wake_source;
+static char source_name[32]; /* under the lock of weft__pools */
 
 /* Used by the watchdog thread only. */
-static struct weft__ring basket; /* receives the tasks that are taken from a ring */
-static uint64_t walked;          /* the awake count when the last walk for cycles began */
+static struct weft__ring scratch_ring; /* receives the tasks that are taken from a ring */
+static uint64_t walked;                /* the awake count when the last walk for cycles began */
 static int64_t walk_due;
-static unsigned looks; /* checks of outside threads since a worker was last awake */
+static unsigned checks; /* checks of outside threads since a worker was last awake */
 
 static void *watch(void *arg);
 
@@ -64,12 +64,12 @@ void weft__watchdog_set_tick(int64_t ns)
 static bool start(void)
 {
     pthread_attr_t attr;
-    if (!basket.slots && weft__ring_init(&basket, BASKET_SLOTS, 0) != 0) {
+    if (!scratch_ring.slots && weft__ring_init(&scratch_ring, SCRATCH_SLOTS, 0) != 0) {
         return false;
     }
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    atomic_store_explicit(&quits, false, memory_order_relaxed);
+    atomic_store_explicit(&quitting, false, memory_order_relaxed);
     int err = weft__thread_create(&thread, &attr, watch, NULL);
     pthread_attr_destroy(&attr);
     return err == 0;
@@ -77,52 +77,52 @@ static bool start(void)
 
 void weft__watchdog_start(void)
 {
-    weft__lock(&life);
+    weft__lock(&life_lock);
     started = started || start();
-    weft__unlock(&life);
+    weft__unlock(&life_lock);
 }
 
 void weft__watchdog_stop(void)
 {
-    weft__lock(&life);
+    weft__lock(&life_lock);
     weft__lock(&weft__pools.lock);
     bool last = !weft__pools.first;
     weft__unlock(&weft__pools.lock);
     if (last && started) { /* so that a program that forks then has no extra thread */
-        atomic_store_explicit(&quits, true, memory_order_relaxed);
-        weft__pulse_call(&weft__pulse);
+        atomic_store_explicit(&quitting, true, memory_order_relaxed);
+        weft__awake_count_ring(&weft__awake_count);
         pthread_join(thread, NULL);
         started = false;
     }
-    weft__unlock(&life);
+    weft__unlock(&life_lock);
 }
 
 /* --- hogs --------------------------------------------------------------------------- */
 
 /* Is the worker in the same state as at an earlier tick? If not, the measurement starts again. */
-static bool stands_still(struct weft__worker *w, int64_t now)
+static bool check_stalled(struct weft__worker *w, int64_t now)
 {
-    struct weft__vigil *vigil = &w->vigil;
+    struct weft__watch_state *watch_state = &w->watch_state;
     const struct weft__task *task = weft__running(w);
     uint64_t executed = relaxed(&w->counters.executed);
-    int turns = weft__turns(&w->turns_left) + weft__turns(&w->plain) +
+    int turns = weft__turns(&w->turns_left) + weft__turns(&w->fast_turns) +
                 (int)atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     bool parked = atomic_load_explicit(&w->state, memory_order_relaxed) == WEFT_WORKER_PARKED ||
                   atomic_load_explicit(&w->tid, memory_order_relaxed) == 0;
-    bool same = !parked && vigil->since && task == vigil->task && executed == vigil->executed &&
-                turns == vigil->turns;
+    bool same = !parked && watch_state->since && task == watch_state->task &&
+                executed == watch_state->executed && turns == watch_state->turns;
     if (!same) {
-        vigil->task = task;
-        vigil->executed = executed;
-        vigil->turns = turns;
-        vigil->since = parked ? 0 : now;
-        vigil->offered = INT64_MAX;
-        vigil->reported = false;
+        watch_state->task = task;
+        watch_state->executed = executed;
+        watch_state->turns = turns;
+        watch_state->since = parked ? 0 : now;
+        watch_state->offered = INT64_MAX;
+        watch_state->reported = false;
     }
-    return same && now - vigil->since >= tick_length() / 2;
+    return same && now - watch_state->since >= tick_length() / 2;
 }
 
-/* Takes all tasks that may run elsewhere, up to MOVE_MOST. */
+/* Takes all tasks that may run elsewhere, up to MOVE_MAX. */
 static void take_all(struct weft__worker *w, struct weft__chain *out)
 {
     struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
@@ -132,12 +132,12 @@ static void take_all(struct weft__worker *w, struct weft__chain *out)
     if (next) {
         weft__chain_push(out, &next->link);
     }
-    while (out->count < MOVE_MOST && (item = weft__ring_steal(&w->ring, &basket, &n))) {
+    while (out->count < MOVE_MAX && (item = weft__ring_steal(&w->ring, &scratch_ring, &n))) {
         do {
             weft__chain_push(out, item);
-        } while ((item = weft__ring_pop_local(&basket)));
+        } while ((item = weft__ring_pop_local(&scratch_ring)));
     }
-    while (out->count < MOVE_MOST && ((item = weft__fresh_take_oldest(&w->fresh, &lost)) || lost)) {
+    while (out->count < MOVE_MAX && ((item = weft__fresh_take_oldest(&w->fresh, &lost)) || lost)) {
         if (item) {
             weft__chain_push(out, item);
         }
@@ -153,12 +153,12 @@ static bool relieve(struct weft__worker *w, int64_t now)
         return false; /* no other thread may touch its queues */
     }
     weft__chain_init(&moved);
-    if (now - w->vigil.since >= MOVE_TICKS * tick_length()) {
+    if (now - w->watch_state.since >= MOVE_TICKS * tick_length()) {
         take_all(w, &moved);
     }
     int64_t timer = weft__wheel_next(&w->wheel);
-    bool offer = timer != INT64_MAX && (timer <= now || timer != w->vigil.offered);
-    w->vigil.offered = timer;
+    bool offer = timer != INT64_MAX && (timer <= now || timer != w->watch_state.offered);
+    w->watch_state.offered = timer;
     bool any = moved.count > 0; /* because the push empties the chain */
     weft__global_push_chain(&pool->global, &moved);
     const struct weft__driver_kind *kind =
@@ -172,53 +172,54 @@ static bool relieve(struct weft__worker *w, int64_t now)
 }
 
 /* Fills in the report if one is due. */
-static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
+static bool check_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
 {
-    struct weft__vigil *vigil = &w->vigil;
+    struct weft__watch_state *watch_state = &w->watch_state;
     weft_pool *pool = w->pool;
-    if (!vigil->task || vigil->reported || pool->hog_ns <= 0 || now - vigil->since < pool->hog_ns) {
+    if (!watch_state->task || watch_state->reported || pool->hog_ns <= 0 ||
+        now - watch_state->since < pool->hog_ns) {
         return false;
     }
-    vigil->reported = true;
+    watch_state->reported = true;
     *out = (struct weft__hog){
-        .fiber = weft__task_handle(vigil->task),
+        .fiber = weft__task_handle(watch_state->task),
         .worker = w->index,
         .tid = atomic_load_explicit(&w->tid, memory_order_relaxed),
-        .held_ns = now - vigil->since,
+        .held_ns = now - watch_state->since,
         .bound = relaxed(&w->bound),
     };
-    weft__text_cut(out->pool, sizeof out->pool, pool->name);
-    if (weft__running(w) != vigil->task) { /* the block may belong to another fiber by now */
+    weft__objname_truncate(out->pool, sizeof out->pool, pool->name);
+    if (weft__running(w) != watch_state->task) { /* the block may belong to another fiber by now */
         return false;
     }
-    weft__count(&vigil->hogs, 1);
+    weft__count(&watch_state->hogs, 1);
     return true;
 }
 
 /* True: *hog is to be reported. One per tick; `found`: another pool has one already. */
-static bool look_at_workers_locked(weft_pool *pool, int64_t now, struct weft__hog *hog, bool found)
+static bool check_workers_locked(weft_pool *pool, int64_t now, struct weft__hog *hog, bool found)
 {
     uint32_t to_serve = 0;
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft__worker *w = &pool->workers[i];
-        if (stands_still(w, now)) {
+        if (check_stalled(w, now)) {
             to_serve += relieve(w, now);
-            found = found || is_hog(w, now, hog);
+            found = found || check_hog(w, now, hog);
         }
     }
-    if (atomic_load_explicit(&pool->hogged, memory_order_relaxed) != to_serve) {
-        atomic_store_explicit(&pool->hogged, to_serve, memory_order_relaxed);
+    if (atomic_load_explicit(&pool->stalled_workers, memory_order_relaxed) != to_serve) {
+        atomic_store_explicit(&pool->stalled_workers, to_serve, memory_order_relaxed);
     }
     return found;
 }
 
-static void look_at_workers(int64_t now)
+static void check_workers(int64_t now)
 {
     struct weft__hog hog;
     bool found = false;
     weft__lock(&weft__pools.lock);
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
-        found = look_at_workers_locked(pool, now, &hog, found);
+        found = check_workers_locked(pool, now, &hog, found);
     }
     weft__unlock(&weft__pools.lock);
     if (found) {
@@ -250,9 +251,9 @@ static int *list_workers_locked(size_t *count)
 }
 
 /* Does a fiber wait for a descriptor? While all workers are asleep the sum does not change. */
-static bool awaits_io_locked(void)
+static bool has_io_waits_locked(void)
 {
-    int64_t sum = atomic_load_explicit(&weft__driver_foreign, memory_order_relaxed);
+    int64_t sum = atomic_load_explicit(&weft__driver_threadless_waits, memory_order_relaxed);
     for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         for (unsigned i = 0; i < pool->worker_count; i++) {
             sum += atomic_load_explicit(&pool->workers[i].io.linked, memory_order_relaxed);
@@ -264,18 +265,18 @@ static bool awaits_io_locked(void)
 /* Is there a source that Weft serves itself and that could wake a fiber? `who` names it. */
 static bool has_source_locked(char *who, size_t size)
 {
-    if (weft__outside_has_refs()) {
-        snprintf(who, size, "a source of events");
+    if (weft__wake_source_has_refs()) {
+        snprintf(who, size, "an event source");
         return true;
     }
-    if (awaits_io_locked()) {
+    if (has_io_waits_locked()) {
         snprintf(who, size, "a descriptor");
         return true;
     }
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         if (pool->deadlock_off && weft__pool_live(pool)) {
             snprintf(who, size, "pool ");
-            weft__text_cut(who + 5, size - 5, pool->name);
+            weft__objname_truncate(who + 5, size - 5, pool->name);
             return true;
         }
     }
@@ -295,28 +296,28 @@ static bool has_timer_locked(void)
 }
 
 /* Is there a thread or handler outside that could wake a fiber? `who` names it. While frozen. */
-static bool has_outsider_locked(char *who, size_t size)
+static bool has_external_source_locked(char *who, size_t size)
 {
     size_t count;
     int *tids = list_workers_locked(&count);
-    bool found = !tids || weft__outside_has_thread(tids, count, who, size) ||
-                 weft__outside_has_handler(who, size);
+    bool found = !tids || weft__wake_source_has_thread(tids, count, who, size) ||
+                 weft__wake_source_has_handler(who, size);
     free(tids);
     return found;
 }
 
-static enum weft_outlook look_at_parkers_locked(void)
+static enum weft_wake_source check_parkers_locked(void)
 {
     for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         for (unsigned i = 0; i < pool->worker_count; i++) {
             const struct weft__worker *w = &pool->workers[i];
             if (atomic_load_explicit(&w->tid, memory_order_relaxed) &&
-                !weft__pulse_parked(&w->sleeper.parker)) {
-                return WEFT_OUTLOOK_RUNS;
+                !weft__awake_count_is_parked(&w->sleeper.parker)) {
+                return WEFT_WAKE_SOURCE_RUNNING;
             }
         }
     }
-    return WEFT_OUTLOOK_DEADLOCK;
+    return WEFT_WAKE_SOURCE_DEADLOCK;
 }
 
 /* Does a fiber, or a thread inside Weft, wait at all? While frozen. */
@@ -327,42 +328,43 @@ static bool has_waiters_locked(void)
             return true;
         }
     }
-    return weft__outside_next_wait(NULL) != NULL;
+    return weft__thread_wait_next(NULL) != NULL;
 }
 
 /* The banner has the argument. While frozen. */
-static enum weft_outlook look_frozen_locked(uint64_t pulse)
+static enum weft_wake_source check_frozen_locked(uint64_t awake)
 {
     if (!has_waiters_locked()) {
-        return WEFT_OUTLOOK_EMPTY;
+        return WEFT_WAKE_SOURCE_NO_FIBERS;
     }
     if (has_timer_locked()) {
-        return WEFT_OUTLOOK_TIMER;
+        return WEFT_WAKE_SOURCE_TIMER;
     }
-    if (has_source_locked(outside, sizeof outside) ||
-        has_outsider_locked(outside, sizeof outside) ||
+    if (has_source_locked(source_name, sizeof source_name) ||
+        has_external_source_locked(source_name, sizeof source_name) ||
         /* Again: for sources left by a thread that ended before the threads were listed. */
-        has_source_locked(outside, sizeof outside) ||
-        weft__outside_has_fired(outside, sizeof outside)) {
-        return WEFT_OUTLOOK_OUTSIDE;
+        has_source_locked(source_name, sizeof source_name) ||
+        weft__wake_source_has_fired(source_name, sizeof source_name)) {
+        return WEFT_WAKE_SOURCE_EXTERNAL;
     }
-    enum weft_outlook found = has_timer_locked() ? WEFT_OUTLOOK_TIMER : look_at_parkers_locked();
-    return weft__pulse_read(&weft__pulse) == pulse ? found : WEFT_OUTLOOK_RUNS;
+    enum weft_wake_source found =
+        has_timer_locked() ? WEFT_WAKE_SOURCE_TIMER : check_parkers_locked();
+    return weft__awake_count_read(&weft__awake_count) == awake ? found : WEFT_WAKE_SOURCE_RUNNING;
 }
 
-static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
+static enum weft_wake_source check_fibers_locked(uint64_t awake)
 {
-    weft__outside_freeze();
-    enum weft_outlook found = look_frozen_locked(pulse);
-    weft__outside_thaw();
+    weft__thread_wait_freeze();
+    enum weft_wake_source found = check_frozen_locked(awake);
+    weft__thread_wait_thaw();
     return found;
 }
 
-static enum weft_outlook look_at_fibers(uint64_t pulse)
+static enum weft_wake_source check_fibers(uint64_t awake)
 {
     weft__lock(&weft__pools.lock);
-    enum weft_outlook found = look_at_fibers_locked(pulse);
-    atomic_store_explicit(&outlook, found, memory_order_relaxed);
+    enum weft_wake_source found = check_fibers_locked(awake);
+    atomic_store_explicit(&wake_source, found, memory_order_relaxed);
     weft__unlock(&weft__pools.lock);
     return found;
 }
@@ -382,16 +384,16 @@ static void end_runs_locked(void)
 }
 
 /* The report comes first, because its handler may resolve the deadlock. */
-static void report_deadlock(uint64_t pulse)
+static void report_deadlock(uint64_t awake)
 {
     weft__count(&deadlocks, 1);
-    if (walked != pulse) { /* the end of the runs may break up cycles that no walk has seen */
+    if (walked != awake) { /* the end of the runs may break up cycles that no walk has seen */
         weft__report_cycles();
-        walked = pulse;
+        walked = awake;
     }
     weft__report_deadlock();
     weft__lock(&weft__pools.lock);
-    if (look_at_fibers_locked(pulse) == WEFT_OUTLOOK_DEADLOCK) {
+    if (check_fibers_locked(awake) == WEFT_WAKE_SOURCE_DEADLOCK) {
         end_runs_locked();
     }
     weft__unlock(&weft__pools.lock);
@@ -399,9 +401,9 @@ static void report_deadlock(uint64_t pulse)
 
 /* --- the thread ------------------------------------------------------------------------- */
 
-void weft__watchdog_look_again(void)
+void weft__watchdog_recheck(void)
 {
-    weft__pulse_changed(&weft__pulse);
+    weft__awake_count_invalidate(&weft__awake_count);
 }
 
 /* The CPU time of this thread, not the elapsed time: when the CPU is busy with other threads a walk
@@ -415,9 +417,9 @@ static int64_t cpu_ns(void)
 
 /* Walks if that is due and a worker was awake since the last walk; else *wait is when it will be
  * due. */
-static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
+static void walk_if_due(uint64_t awake, int64_t now, int64_t *wait)
 {
-    if (pulse == walked && weft__pulse_all_asleep(pulse)) {
+    if (awake == walked && weft__awake_count_is_zero(awake)) {
         return;
     }
     if (now < walk_due) {
@@ -428,76 +430,78 @@ static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
     weft__report_cycles();
     int64_t pause = (cpu_ns() - began) * WALK_SHARE;
     walk_due = weft__clock_ns() + (pause > WALK_PAUSE_NS ? pause : WALK_PAUSE_NS);
-    walked = pulse;
+    walked = awake;
 }
 
 /* When to check the outside threads again: they may have been about to end. */
-static int64_t next_look(int64_t now)
+static int64_t next_check(int64_t now)
 {
     int64_t wait = tick_length();
-    for (unsigned i = 0; i < looks; i++) {
+    for (unsigned i = 0; i < checks; i++) {
         wait *= 10;
     }
-    return looks++ < LOOKS ? now + wait : INT64_MAX;
+    return checks++ < MAX_CHECKS ? now + wait : INT64_MAX;
 }
 
 /* Performs one tick. Returns until when to sleep if no worker wakes up; 0: tick again. */
-static int64_t tick(uint64_t pulse, bool still)
+static int64_t tick(uint64_t awake, bool still)
 {
     int64_t now = weft__clock_ns(), until = INT64_MAX;
     weft__count(&ticks, 1);
-    look_at_workers(now);
-    walk_if_due(pulse, now, &until);
+    check_workers(now);
+    walk_if_due(awake, now, &until);
     if (!still) {
-        looks = 0;
+        checks = 0;
         return 0;
     }
-    enum weft_outlook found = look_at_fibers(pulse);
-    if (found == WEFT_OUTLOOK_DEADLOCK) {
-        report_deadlock(pulse);
-    } else if (found == WEFT_OUTLOOK_EMPTY) {
+    enum weft_wake_source found = check_fibers(awake);
+    if (found == WEFT_WAKE_SOURCE_DEADLOCK) {
+        report_deadlock(awake);
+    } else if (found == WEFT_WAKE_SOURCE_NO_FIBERS) {
         until = INT64_MAX; /* nor is there anything to walk */
-    } else if (found == WEFT_OUTLOOK_OUTSIDE) {
-        int64_t look = next_look(now);
+    } else if (found == WEFT_WAKE_SOURCE_EXTERNAL) {
+        int64_t look = next_check(now);
         until = look < until ? look : until;
     }
-    return found == WEFT_OUTLOOK_RUNS ? 0 : until;
+    return found == WEFT_WAKE_SOURCE_RUNNING ? 0 : until;
 }
 
 static void *watch(void *arg)
 {
-    uint64_t last = WEFT__PULSE_RESTING; /* differs from every value read */
-    weft__outside_thread_enter();
+    uint64_t last = WEFT__AWAKE_COUNT_WAITING; /* differs from every value read */
+    weft__wake_source_ignore_thread();
     pthread_setname_np(pthread_self(), "weft_watchdog");
     for (;;) {
-        uint32_t bell = weft__pulse_bell(&weft__pulse);
-        if (atomic_load_explicit(&quits, memory_order_relaxed)) {
+        uint32_t doorbell = weft__awake_count_doorbell(&weft__awake_count);
+        if (atomic_load_explicit(&quitting, memory_order_relaxed)) {
             break;
         }
-        uint64_t pulse = weft__pulse_read(&weft__pulse);
-        int64_t until = tick(pulse, weft__pulse_all_asleep(pulse) && pulse == last);
-        last = pulse;
+        uint64_t awake = weft__awake_count_read(&weft__awake_count);
+        int64_t until = tick(awake, weft__awake_count_is_zero(awake) && awake == last);
+        last = awake;
         if (until) {
-            weft__pulse_rest(&weft__pulse, pulse, bell, until);
+            weft__awake_count_wait(&weft__awake_count, awake, doorbell, until);
         } else {
-            weft__futex_wait(&weft__pulse.bell, bell, weft__clock_ns() + tick_length());
+            weft__futex_wait(&weft__awake_count.doorbell, doorbell,
+                             weft__clock_ns() + tick_length());
         }
     }
-    weft__outside_thread_leave();
+    weft__wake_source_unignore_thread();
     return arg;
 }
 
 /* --- statistics
  * --------------------------------------------------------------------------------- */
 
-void weft__watch_stats(struct weft_watch_stats *out)
+void weft__watchdog_stats(struct weft_watchdog_stats *out)
 {
     weft__lock(&weft__pools.lock);
     out->deadlocks = relaxed(&deadlocks);
     out->hogs = relaxed(&hogs);
     out->ticks = relaxed(&ticks);
-    out->outlook = (enum weft_outlook)atomic_load_explicit(&outlook, memory_order_relaxed);
-    memcpy(out->outside, outside, sizeof out->outside);
+    out->wake_source =
+        (enum weft_wake_source)atomic_load_explicit(&wake_source, memory_order_relaxed);
+    memcpy(out->source_name, source_name, sizeof out->source_name);
     weft__unlock(&weft__pools.lock);
 }
 
@@ -506,28 +510,28 @@ void weft__watch_stats(struct weft_watch_stats *out)
 void weft__watchdog_fork_prepare(void)
 {
     weft__report_fork_prepare();
-    weft__outside_fork_prepare();
+    weft__wake_source_fork_prepare();
 }
 
 void weft__watchdog_fork_parent(void)
 {
-    weft__outside_fork_parent();
+    weft__wake_source_fork_parent();
     weft__report_fork_parent();
 }
 
-/* The child has neither the thread nor the pools: the state is as before the first pool. `life` is
+/* The child has neither the thread nor the pools: the state is as before the first pool. `life_lock` is
  * not taken before the fork, because it is held as long as the thread takes to end. */
 void weft__watchdog_fork_child(void)
 {
-    outside[0] = 0;
-    atomic_store_explicit(&outlook, WEFT_OUTLOOK_EMPTY, memory_order_relaxed);
-    life = (struct weft__lock){0};
+    source_name[0] = 0;
+    atomic_store_explicit(&wake_source, WEFT_WAKE_SOURCE_NO_FIBERS, memory_order_relaxed);
+    life_lock = (struct weft__lock){0};
     started = false;
-    atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
-    atomic_store_explicit(&basket.head, relaxed(&basket.tail), memory_order_relaxed);
+    atomic_store_explicit(&weft__awake_count.word, 0, memory_order_relaxed);
+    atomic_store_explicit(&scratch_ring.head, relaxed(&scratch_ring.tail), memory_order_relaxed);
     walked = 0;
     walk_due = 0;
-    looks = 0;
-    weft__outside_fork_child();
+    checks = 0;
+    weft__wake_source_fork_child();
     weft__report_fork_child();
 }

@@ -1,6 +1,6 @@
 /* The watchdog: one thread for all pools that checks workers which do not report by themselves.
  *
- * The count of awake workers (sched/pulse.h) tells whether any worker is awake. The first worker
+ * The count of awake workers (sched/awake_count.h) tells whether any worker is awake. The first worker
  * that wakes up while the watchdog sleeps wakes it; as long as any worker is awake, the watchdog
  * ticks every 10 ms; when none was awake for a whole tick, it determines once what the fibers wait
  * for, and sleeps. So an idle process has no ticks, a busy one pays for two read-modify-writes
@@ -14,17 +14,17 @@
  * global queue, for workers that are too busy to steal. After hog_ns the fiber is reported, once.
  *
  * Deadlock. The watchdog reads the count of awake workers as zero. Plain threads that wait inside
- * Weft are frozen there (sched/outside.h), so that what is found out about them stays true. It
- * finds no other thread outside; then no reference of sched/outside.h and no timer, no frozen
+ * Weft are frozen there (sched/wake_source.h), so that what is found out about them stays true. It
+ * finds no other thread outside; then no reference of sched/wake_source.h and no timer, no frozen
  * thread that has been fired, and every worker in its loop PARKED; and the count word is still the
- * same. Then nothing will ever run again. No worker is about to (sched/pulse.h). Nor was a worker
+ * same. Then nothing will ever run again. No worker is about to (sched/awake_count.h). Nor was a worker
  * notified by a thread from outside: such a thread is gone by the time threads are listed, and it
  * notified before that, as it fired what it fired. Threads are created by threads that run, and
  * timers are added by them. A thread that fires another does so before it sleeps (a worker: the
  * first read of the count has seen that), before it begins to wait (a plain thread: by the lock of
  * the waits) or before it releases its reference (one of Weft's own threads).
  *
- * Cycles of waits are stable too. They are found by walking all fibers (obs/cycle.c) whenever a
+ * Cycles of waits are stable too. They are found by walking all fibers (obs/wait_cycle.c) whenever a
  * worker was awake since the last walk, but with at most about a hundredth of one CPU.
  *
  * Rejected: a check by the last worker that goes to sleep (listing threads takes 30 us, and this
@@ -42,7 +42,7 @@
 #include <weft/report.h>
 
 #include "base/atomic.h"
-#include "sched/pulse.h"
+#include "sched/awake_count.h"
 
 struct weft__task;
 
@@ -50,7 +50,7 @@ struct weft__task;
 #define WEFT__HOG_NS 100000000       /* the default of the pool option */
 
 /* What the watchdog remembers of a worker. Used by the watchdog only, except for the counter. */
-struct weft__vigil {
+struct weft__watch_state {
     const struct weft__task *task; /* its state when the worker last made progress, seen at
                                       `since` */
     uint64_t executed;
@@ -61,7 +61,7 @@ struct weft__vigil {
     _Atomic(uint64_t) hogs;
 };
 
-extern struct weft__pulse weft__pulse;
+extern struct weft__awake_count weft__awake_count;
 
 /* Called after a pool was added to weft__pools, and after one was removed: the thread exists while
  * there are pools. If the thread cannot be started, nothing is watched. */
@@ -69,7 +69,7 @@ void weft__watchdog_start(void);
 void weft__watchdog_stop(void);
 
 /* What was found when all workers were last asleep may have changed. Any thread. */
-void weft__watchdog_look_again(void);
+void weft__watchdog_recheck(void);
 
 /* For tests: sets the length of a tick. */
 void weft__watchdog_set_tick(int64_t ns);
@@ -80,7 +80,7 @@ void weft__watchdog_fork_parent(void);
 void weft__watchdog_fork_child(void);
 
 /* All statistics except those of the cycles. */
-void weft__watch_stats(struct weft_watch_stats *out);
+void weft__watchdog_stats(struct weft_watchdog_stats *out);
 
 /* --- in src/obs: the reports, and the walk for cycles --------------------------- */
 

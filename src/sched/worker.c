@@ -11,30 +11,30 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "sched/due.h"
 #include "sched/fault.h"
+#include "sched/group_deadline.h"
+#include "sched/group_scheduler.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
 #include "sched/reclaim.h"
-#include "sched/rounds.h"
 #include "sched/timer.h"
 
-#define YIELDS 16              /* of the CPU per search: others run, and one may submit a task */
+#define SEARCH_YIELDS 16       /* of the CPU per search: others run, and one may submit a task */
 #define GLOBAL_BATCH 16u       /* tasks taken from the global queue at a tick */
-#define GLOBAL_MOST 256u       /* tasks taken by a worker that has no other work */
+#define GLOBAL_MAX_BATCH 256u  /* tasks taken by a worker that has no other work */
 #define TIMER_BATCH 256u       /* timers fired before other work gets a turn, */
 #define TIMER_SLICE_NS 200000  /* unless firing takes longer than this */
 #define PREFETCH 32u           /* tasks whose stacks are prefetched after a batch of timers */
 #define FRAME_LINES 12u        /* cache lines from the stack pointer on */
 #define KEEP_WARM_STACKS 1024u /* per size class: what a worker leaves warm before a long sleep, */
-#define REST_NS 50000000       /* which is one that has lasted this long already */
+#define LONG_IDLE_NS 50000000  /* which is one that has lasted this long already */
 #define TRIM_SLICE 32u
 #define TRIM_BATCHES 4u  /* batches of small blocks */
 #define TIGHT_PROBES 4   /* searches without a pause in between */
-#define PAUSES 16        /* between two probes after that */
-#define FEW 16u          /* tasks from the global queue: after fewer, back off for */
-#define GATHER_PAUSES 24 /* about 600 ns, or a yield */
-#define LEAST_SPIN_NS 500
+#define SEARCH_PAUSES 16 /* between two probes after that */
+#define SMALL_BATCH 16u  /* tasks from the global queue: after fewer, back off for */
+#define BATCH_PAUSES 24  /* about 600 ns, or a yield */
+#define MIN_SPIN_NS 500
 #define SEARCH_POLL_NS 20000  /* a worker that searches for long polls for I/O this often */
 #define POLL_NS WEFT__TICK_NS /* a busy worker polls for I/O this often */
 #define POLLED_ROUNDS 64u     /* rounds of a dispatcher in a host's loop, per poll */
@@ -70,26 +70,26 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     if (err) {
         return err;
     }
-    w->near = weft__alloc(pool->ring_slots * sizeof *w->near);
-    if (!w->near) {
+    w->prefetch_hint = weft__alloc(pool->ring_slots * sizeof *w->prefetch_hint);
+    if (!w->prefetch_hint) {
         err = -ENOMEM;
         goto deinit_ring;
     }
     err = weft__fresh_init(&w->fresh, pool->fresh_slots, FIRST_INDEX);
     if (err) {
-        goto free_near;
+        goto free_hints;
     }
-    err = weft__home_open(&w->bufs);
+    err = weft__buf_cache_open(&w->bufs);
     if (err) {
         goto deinit_fresh;
     }
-    w->ring.alone = w->fresh.alone = pool->worker_count == 1;
+    w->ring.no_thieves = w->fresh.no_thieves = pool->worker_count == 1;
     return 0;
 
 deinit_fresh:
     weft__fresh_deinit(&w->fresh);
-free_near:
-    weft__free(w->near);
+free_hints:
+    weft__free(w->prefetch_hint);
 deinit_ring:
     weft__ring_deinit(&w->ring);
     return err;
@@ -98,31 +98,31 @@ deinit_ring:
 void weft__worker_deinit(struct weft__worker *w)
 {
     weft__worker_close_driver(w);
-    weft__worker_leave_count(w); /* counts of waits that the close has ended */
+    weft__worker_retire_io_count(w); /* counts of waits that the close has ended */
     int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
     if (wake_fd >= 0) {
         close(wake_fd);
     }
     weft__stack_cache_deinit(&w->stacks);
-    weft__deadlines_leave(&w->deadlines, UINT32_MAX);
+    weft__deadlines_return(&w->deadlines, UINT32_MAX);
     weft__spawner_flush(&w->spawner);
-    weft__home_close(w->bufs);
+    weft__buf_cache_close(w->bufs);
     weft__small_flush(&w->small);
-    weft__small_depot_flush();
-    weft__free(w->near);
+    weft__small_shared_flush();
+    weft__free(w->prefetch_hint);
     weft__ring_deinit(&w->ring);
     weft__fresh_deinit(&w->fresh);
 }
 
-/* The functions that buf/home.h requires. */
+/* The functions that buf/worker_cache.h requires. */
 
-struct weft__home *weft__home_self(void)
+struct weft__buf_cache *weft__buf_cache_self(void)
 {
     struct weft__worker *w = weft__worker_self();
     return w ? w->bufs : NULL;
 }
 
-uint64_t weft__home_fiber(void)
+uint64_t weft__buf_fiber(void)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = w ? weft__current(w) : NULL;
@@ -144,15 +144,15 @@ void weft__worker_enter_thread(struct weft__worker *w)
     weft__fp_set(weft__fp_default());
     w->cancel_walked = 0; /* flags of an earlier stop */
     weft__worker_set_self(w);
-    weft__pulse_awake(&weft__pulse);
+    weft__awake_count_inc(&weft__awake_count);
 }
 
 void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state)
 {
-    weft__pulse_asleep(&weft__pulse);
+    weft__awake_count_dec(&weft__awake_count);
     weft__worker_set_self(NULL);
-    weft__show_close(w->show);
-    w->show = NULL;
+    weft__reader_slot_close(w->reader_slot);
+    w->reader_slot = NULL;
     weft__fp_set(w->thread_fp);
     weft__spawner_give_credits(&w->spawner);
     weft__asan_leave_thread(&w->asan);
@@ -171,7 +171,7 @@ static void drain_inbox(struct weft__worker *w)
     while (item) {
         struct weft__link *next = item->next;
         weft__chain_push(&w->pinned, item);
-        weft__worker_look_up(w);
+        weft__worker_end_fast_turns(w);
         item = next;
     }
 }
@@ -180,13 +180,14 @@ static void drain_inbox(struct weft__worker *w)
  * ring. */
 static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
 {
-    struct weft__link *batch[GLOBAL_MOST];
+    struct weft__link *batch[GLOBAL_MAX_BATCH];
     w->took_few = false;
-    uint64_t n = weft__global_take(&w->pool->global, max < GLOBAL_MOST ? max : GLOBAL_MOST, batch);
+    uint64_t n =
+        weft__global_take(&w->pool->global, max < GLOBAL_MAX_BATCH ? max : GLOBAL_MAX_BATCH, batch);
     if (!n) {
         return NULL;
     }
-    w->took_few = n < FEW;
+    w->took_few = n < SMALL_BATCH;
     for (uint64_t i = 1; i < n; i++) {
         /* Both lines of the task are in another CPU's cache: load them while other tasks run. */
         __builtin_prefetch(batch[i], 1);
@@ -201,7 +202,7 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
  * this worker finds everything that was submitted during its time off the CPU. */
 static void back_off(const weft_pool *pool, int pauses)
 {
-    if (pool->yields) {
+    if (pool->yields_cpu) {
         sched_yield();
         return;
     }
@@ -244,25 +245,26 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     int64_t until = w->now + TIMER_SLICE_NS;
     size_t left = TIMER_BATCH;
     do {
-        firing.run.alarm = NULL;
+        firing.run.user_timer = NULL;
         size_t fired = weft__wheel_advance(wheel, w->now, left, &firing);
         left -= fired;
         w->fired += (uint32_t)fired;
-        weft__due_fire(wheel, &firing);
+        weft__group_deadline_fire(wheel, &firing);
         prefetch_stacks(&firing.ready);
         weft__place_many(&firing.ready);
-        if (!firing.run.alarm) {
+        if (!firing.run.user_timer) {
             break;
         }
-        w->now = weft__alarm_run(&firing, w->now);
+        w->now = weft__user_timer_run(&firing, w->now);
     } while (left > 0 && w->now < until);
 }
 
 /* --- on behalf of other workers --------------------------------------------- */
 
-static bool is_hogged(const weft_pool *pool)
+static bool has_stalled_workers(const weft_pool *pool)
 {
-    return __builtin_expect(atomic_load_explicit(&pool->hogged, memory_order_relaxed) != 0, 0);
+    return __builtin_expect(atomic_load_explicit(&pool->stalled_workers, memory_order_relaxed) != 0,
+                            0);
 }
 
 /* Serves timers and I/O that other workers would serve too late. */
@@ -280,14 +282,14 @@ static void serve_others(struct weft__worker *w)
 static bool poll_due(const struct weft__worker *w)
 {
     const struct weft__driver *driver = weft__worker_peek_driver(w);
-    return driver && w->now - driver->looked >= POLL_NS;
+    return driver && w->now - driver->last_poll >= POLL_NS;
 }
 
 /* --- more sources of work ------------------------------------------------------- */
 
 /* Sets the number of turns until the next tick: 61, or as many as fit into 200 us at the speed of
  * the last tick. Reading the clock at every turn would cost more than the turn. */
-static void pace(struct weft__worker *w)
+static void update_tick_turns(struct weft__worker *w)
 {
     int64_t now = weft__clock_ns();
     int64_t took = now - w->now;
@@ -299,11 +301,11 @@ static void pace(struct weft__worker *w)
         w->tick_turns = w->tick_turns * 2 < WEFT__TICK_TURNS ? w->tick_turns * 2 : WEFT__TICK_TURNS;
     }
     weft__turns_set(&w->turns_left, w->tick_turns);
-    weft__turns_set(&w->plain, 0);
-    weft__gauge_look(w);
+    weft__turns_set(&w->fast_turns, 0);
+    weft__worker_metrics_check_mask(w);
 }
 
-void weft__worker_look_cancelling(struct weft__worker *w)
+void weft__worker_check_cancelling(struct weft__worker *w)
 {
     uint32_t cancelling = atomic_load_explicit(&w->pool->cancelling, memory_order_seq_cst);
     if (cancelling != w->cancel_walked) {
@@ -315,24 +317,25 @@ void weft__worker_look_cancelling(struct weft__worker *w)
     }
 }
 
-static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)
+static bool should_exit(const struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     return until ? atomic_load_explicit(until, memory_order_acquire) != 0
                  : atomic_load_explicit(&w->pool->exiting, memory_order_acquire) != 0;
 }
 
-bool weft__worker_tick_is_quiet(struct weft__worker *w)
+bool weft__worker_try_quiet_tick(struct weft__worker *w)
 {
     weft_pool *pool = w->pool;
-    if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_empty(&w->inbox) ||
+    if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_is_empty(&w->inbox) ||
         weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
         atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked ||
-        atomic_load_explicit(&pool->hogged, memory_order_relaxed) ||
-        weft__gauge_due(&w->gauge, w->now) || told_to_leave(w, w->until) || poll_due(w)) {
+        atomic_load_explicit(&pool->stalled_workers, memory_order_relaxed) ||
+        weft__worker_metrics_is_due(&w->metrics, w->now) || should_exit(w, w->until) ||
+        poll_due(w)) {
         return false;
     }
     weft__worker_count_turns(w);
-    pace(w);
+    update_tick_turns(w);
     w->counted_from = weft__turns(&w->turns_left);
     return true;
 }
@@ -341,19 +344,19 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
  * not-yet-started task. Returns a task to run now, or NULL. */
 static struct weft__task *tick(struct weft__worker *w)
 {
-    pace(w);
-    weft__worker_look_cancelling(w);
+    update_tick_turns(w);
+    weft__worker_check_cancelling(w);
     weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
     if (poll_due(w)) {
         weft__worker_poll(w);
     }
-    if (is_hogged(w->pool)) {
+    if (has_stalled_workers(w->pool)) {
         serve_others(w);
     }
-    weft__home_tick(w->bufs);
-    if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
-        weft__gauge_tell(w);
+    weft__buf_cache_tick(w->bufs);
+    if (__builtin_expect(weft__worker_metrics_is_due(&w->metrics, w->now), 0)) {
+        weft__worker_metrics_report(w);
     }
     drain_inbox(w);
     w->pinned_turn = true;
@@ -374,29 +377,29 @@ static struct weft__task *tick(struct weft__worker *w)
 void weft__worker_begin_round(struct weft__worker *w)
 {
     w->now = weft__clock_ns();
-    weft__gauge_look(w);
-    weft__worker_look_cancelling(w);
+    weft__worker_metrics_check_mask(w);
+    weft__worker_check_cancelling(w);
     weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
     if (poll_due(w)) {
         weft__worker_poll(w);
     }
-    weft__home_tick(w->bufs);
-    if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
-        weft__gauge_tell(w);
+    weft__buf_cache_tick(w->bufs);
+    if (__builtin_expect(weft__worker_metrics_is_due(&w->metrics, w->now), 0)) {
+        weft__worker_metrics_report(w);
     }
 }
 
-bool weft__worker_told_to_leave(const struct weft__worker *w)
+bool weft__worker_should_exit(const struct weft__worker *w)
 {
-    return told_to_leave(w, w->until);
+    return should_exit(w, w->until);
 }
 
 /* Finds work without looking at other workers. */
-static struct weft__task *find_here(struct weft__worker *w)
+static struct weft__task *find_local_work(struct weft__worker *w)
 {
-    if (__builtin_expect(w->rounds != NULL, 0)) {
-        weft__rounds_work(w->rounds, UINT_MAX);
+    if (__builtin_expect(w->group_sched != NULL, 0)) {
+        weft__group_sched_run(w->group_sched, UINT_MAX);
         return NULL;
     }
     struct weft__task *task = w->handoff;
@@ -404,7 +407,7 @@ static struct weft__task *find_here(struct weft__worker *w)
         w->handoff = NULL;
         return task;
     }
-    if (weft__turns(&w->turns_left) + weft__turns(&w->plain) <= 0 && (task = tick(w))) {
+    if (weft__turns(&w->turns_left) + weft__turns(&w->fast_turns) <= 0 && (task = tick(w))) {
         return task;
     }
     if ((task = weft__worker_pick(w))) {
@@ -418,7 +421,7 @@ static struct weft__task *find_here(struct weft__worker *w)
      * and all of them would contend for the same two cache lines for every task. After a small
      * batch the worker backs off so that more tasks accumulate. */
     if (w->took_few) {
-        back_off(w->pool, GATHER_PAUSES);
+        back_off(w->pool, BATCH_PAUSES);
     }
     uint64_t share = global_share(w);
     w->took_few = false;
@@ -449,7 +452,7 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
                 return task;
             }
         }
-        if (victim != w && is_hogged(w->pool)) {
+        if (victim != w && has_stalled_workers(w->pool)) {
             weft__worker_serve_io(w, victim);
             if ((task = weft__worker_pick(w))) {
                 return task;
@@ -470,12 +473,12 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
 {
     int64_t began = w->now = weft__clock_ns(), polled = began;
     /* A worker that serves descriptors learns of more work through the driver's wait. */
-    int64_t spin_ns = w->io_last ? 0 : w->spin_ns;
+    int64_t spin_ns = w->io_found ? 0 : w->spin_ns;
     int tight = w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* a single worker has no victims */
-    int least = w->pool->yields ? YIELDS : tight;
+    int least = w->pool->yields_cpu ? SEARCH_YIELDS : tight;
     for (int probe = 0;; probe++) {
         bool last = probe >= least && w->now - began >= spin_ns;
-        struct weft__task *task = find_here(w);
+        struct weft__task *task = find_local_work(w);
         if (!task) {
             task = steal(w, last);
         }
@@ -485,7 +488,7 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
             }
             return task;
         }
-        if (last || told_to_leave(w, until)) {
+        if (last || should_exit(w, until)) {
             break;
         }
         if (__builtin_expect(w->now - polled >= SEARCH_POLL_NS, 0)) {
@@ -493,44 +496,44 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
             weft__worker_poll(w);
         }
         if (probe >= tight) {
-            back_off(w->pool, PAUSES);
+            back_off(w->pool, SEARCH_PAUSES);
             w->now = weft__clock_ns();
         }
     }
-    if (w->spin_ns / 2 >= LEAST_SPIN_NS) {
+    if (w->spin_ns / 2 >= MIN_SPIN_NS) {
         w->spin_ns /= 2;
     }
     return NULL;
 }
 
-static uint64_t executed_of(const struct weft__worker *w)
+static uint64_t executed_turns(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
 }
 
 /* Memory that a burst has left and that a long sleep need not keep: stacks and small blocks. */
-static bool keeps_much(void)
+static bool has_spare_memory(void)
 {
-    return weft__stack_warm() > KEEP_WARM_STACKS || weft__small_depot_has_spare();
+    return weft__stack_warm() > KEEP_WARM_STACKS || weft__small_shared_has_spare();
 }
 
 /* Gives back a slice of it. True: something was given back, and there may be more. */
-static bool give_back(void)
+static bool release_spare_memory(void)
 {
-    return weft__small_depot_trim(TRIM_BATCHES) + weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) >
+    return weft__small_shared_trim(TRIM_BATCHES) + weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) >
            0;
 }
 
 /* Under load the next requests have usually arrived when a server has answered the last ones: the
  * worker polls for them without going to sleep and without notifying anyone of that. It does so as
  * long as each poll finds events. */
-static bool look_at_hand(struct weft__worker *w)
+static bool poll_expected_io(struct weft__worker *w)
 {
-    if (w->io_at_hand) {
+    if (w->io_expected) {
         weft__worker_poll(w);
-        w->io_at_hand = w->io_last;
+        w->io_expected = w->io_found;
     }
-    return w->io_at_hand;
+    return w->io_expected;
 }
 
 /* Finds the next task, waiting as long as necessary. NULL: the worker has to leave its loop. */
@@ -540,36 +543,36 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
     bool searching = false;
     int64_t idle_since = INT64_MAX;
     for (;;) {
-        uint64_t executed = w->rounds ? executed_of(w) : 0;
-        struct weft__task *task = find_here(w);
-        if (w->rounds && executed_of(w) != executed) {
+        uint64_t executed = w->group_sched ? executed_turns(w) : 0;
+        struct weft__task *task = find_local_work(w);
+        if (w->group_sched && executed_turns(w) != executed) {
             idle_since = INT64_MAX; /* the dispatcher has run tasks itself */
         }
-        if (!task && !told_to_leave(w, until)) {
-            if (look_at_hand(w)) {
+        if (!task && !should_exit(w, until)) {
+            if (poll_expected_io(w)) {
                 continue;
             }
-            searching = searching || (!w->rounds && weft__idle_search(idle));
-            if (searching && !w->rounds) { /* a dispatcher has checked all its sources */
+            searching = searching || (!w->group_sched && weft__idle_try_search(idle));
+            if (searching && !w->group_sched) { /* a dispatcher has checked all its sources */
                 weft__worker_set_state(w, WEFT_WORKER_SEARCHING);
                 task = search(w, until);
                 weft__worker_set_state(w, WEFT_WORKER_RUNNING);
             }
         }
-        if (task || told_to_leave(w, until)) {
+        if (task || should_exit(w, until)) {
             if (searching) {
-                weft__idle_found(idle);
+                weft__idle_end_search(idle);
             }
             return task;
         }
         /* A program with bursts of work needs its stacks again soon: they are trimmed only after a
          * long idle time. */
         idle_since = idle_since == INT64_MAX ? w->now : idle_since;
-        bool warm = keeps_much();
-        if (warm && w->now - idle_since >= REST_NS && give_back()) {
+        bool warm = has_spare_memory();
+        if (warm && w->now - idle_since >= LONG_IDLE_NS && release_spare_memory()) {
             continue; /* check for work between slices: submits do not wake a worker that trims */
         }
-        if (weft__home_settle(w->bufs, TRIM_SLICE)) {
+        if (weft__buf_cache_shrink(w->bufs, TRIM_SLICE)) {
             continue;
         }
         int64_t reclaim_at = weft__reclaim_at(w);
@@ -577,29 +580,29 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             weft__reclaim(w);
             continue;
         }
-        int64_t rested = warm ? idle_since + REST_NS : INT64_MAX;
-        rested = reclaim_at < rested ? reclaim_at : rested;
-        if (w->rounds && w->rounds->max_poll_ns) {
-            int64_t again = weft__clock_later(w->now, w->rounds->max_poll_ns);
-            rested = again < rested ? again : rested;
+        int64_t wake_by = warm ? idle_since + LONG_IDLE_NS : INT64_MAX;
+        wake_by = reclaim_at < wake_by ? reclaim_at : wake_by;
+        if (w->group_sched && w->group_sched->max_poll_ns) {
+            int64_t again = weft__clock_add(w->now, w->group_sched->max_poll_ns);
+            wake_by = again < wake_by ? again : wake_by;
         }
-        searching = weft__worker_rest(w, searching, until, rested);
+        searching = weft__worker_sleep(w, searching, until, wake_by);
     }
 }
 
 /* The thread enters and leaves the loop. */
-static void gauge_begin(struct weft__worker *w)
+static void metrics_begin(struct weft__worker *w)
 {
-    weft__gauge_look(w);
-    if (__builtin_expect(w->gauge.seen != 0, 0)) {
-        weft__gauge_wake(w, false);
+    weft__worker_metrics_check_mask(w);
+    if (__builtin_expect(w->metrics.seen != 0, 0)) {
+        weft__worker_metrics_after_sleep(w, false);
     }
 }
 
-static void gauge_end(struct weft__worker *w)
+static void metrics_end(struct weft__worker *w)
 {
-    if (__builtin_expect(w->gauge.seen != 0, 0)) {
-        weft__gauge_sleep(w);
+    if (__builtin_expect(w->metrics.seen != 0, 0)) {
+        weft__worker_metrics_before_sleep(w);
     }
 }
 
@@ -607,12 +610,12 @@ void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     struct weft__task *task;
     w->until = until;
-    gauge_begin(w);
-    while (!(until && told_to_leave(w, until)) && (task = find_work(w, until))) {
+    metrics_begin(w);
+    while (!(until && should_exit(w, until)) && (task = find_work(w, until))) {
         weft__worker_run(w, task);
     }
     w->until = NULL;
-    gauge_end(w);
+    metrics_end(w);
 }
 
 /* A thread that stops being a worker leaves its work where the other workers find it. */
@@ -632,15 +635,16 @@ void weft__worker_hand_over(struct weft__worker *w)
     if (rest.count) {
         weft__global_push_chain(&w->pool->global, &rest);
     }
-    if (weft__worker_anything_left(w)) {
+    if (weft__worker_has_work(w)) {
         weft__idle_notify(&w->pool->idle);
     }
-    weft__worker_offer_timers(w);
+    weft__worker_announce_timers(w);
 }
 
-void weft__worker_offer_timers(struct weft__worker *w)
+void weft__worker_announce_timers(struct weft__worker *w)
 {
-    int64_t next = weft__wheel_next_ordered(&w->wheel); /* pairs: sched/timer.c, tell_home */
+    int64_t next =
+        weft__wheel_next_ordered(&w->wheel); /* pairs: sched/timer.c, notify_home_worker */
     if (next != w->offered) {
         w->offered = next;
         if (next != INT64_MAX) {
@@ -655,30 +659,31 @@ static void drain_rounds(struct weft__worker *w)
 {
     unsigned left = POLLED_ROUNDS;
     do {
-        uint64_t before = atomic_load_explicit(&w->rounds->gone, memory_order_relaxed);
-        weft__rounds_work(w->rounds, left);
-        left -= (unsigned)(atomic_load_explicit(&w->rounds->gone, memory_order_relaxed) - before);
+        uint64_t before = atomic_load_explicit(&w->group_sched->gone, memory_order_relaxed);
+        weft__group_sched_run(w->group_sched, left);
+        left -=
+            (unsigned)(atomic_load_explicit(&w->group_sched->gone, memory_order_relaxed) - before);
         weft__worker_poll(w); /* also submits the pending operations */
-    } while (left > 0 && weft__rounds_busy(w->rounds));
+    } while (left > 0 && weft__group_sched_is_busy(w->group_sched));
 }
 
-uint64_t weft__worker_drain(struct weft__worker *w)
+uint64_t weft__worker_run_ready(struct weft__worker *w)
 {
     uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
     struct weft__task *task;
     w->now = weft__clock_ns();
-    gauge_begin(w);
+    metrics_begin(w);
     weft__worker_poll(w);
-    if (w->rounds) {
+    if (w->group_sched) {
         drain_rounds(w);
     }
-    while (!w->rounds && ((task = find_here(w)) || (task = steal(w, true)))) {
+    while (!w->group_sched && ((task = find_local_work(w)) || (task = steal(w, true)))) {
         weft__worker_run(w, task);
         if (weft__worker_peek_driver(w) && weft__ring_length(&w->ring) == 0) {
             weft__worker_poll(w); /* also submits the pending operations */
         }
     }
-    gauge_end(w);
-    weft__home_settle(w->bufs, TRIM_SLICE);
+    metrics_end(w);
+    weft__buf_cache_shrink(w->bufs, TRIM_SLICE);
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed) - before;
 }

@@ -30,8 +30,8 @@
 #include "base/atomic.h"
 #include "base/link.h"
 #include "base/rand.h"
-#include "base/small.h"
-#include "buf/home.h"
+#include "base/small_alloc.h"
+#include "buf/worker_cache.h"
 #include "fiber/context.h"
 #include "fiber/exceptions.h"
 #include "fiber/sanitizer.h"
@@ -41,13 +41,13 @@
 #include "queue/inbox.h"
 #include "queue/ring.h"
 #include "sched/deadline.h"
-#include "sched/gauge.h"
 #include "sched/idle.h"
-#include "sched/show.h"
+#include "sched/reader_slot.h"
 #include "sched/slab.h"
 #include "sched/task.h"
 #include "sched/trace.h"
 #include "sched/watchdog.h"
+#include "sched/worker_metrics.h"
 #include "time/wheel.h"
 
 #define WEFT__TICK_TURNS 61
@@ -57,17 +57,17 @@
 /* What the resumed context still has to do for the context that was left. */
 enum weft__post {
     WEFT__POST_NONE,
-    WEFT__POST_YIELD, /* queue the task again */
-    WEFT__POST_PARK,  /* publish that the task waits, or queue it if it was fired meanwhile */
-    WEFT__POST_HOP,   /* queue the task at its new home */
-    WEFT__POST_END,   /* recycle the stack */
+    WEFT__POST_YIELD,   /* queue the task again */
+    WEFT__POST_PARK,    /* publish that the task waits, or queue it if it was fired meanwhile */
+    WEFT__POST_MIGRATE, /* queue the task at its new home */
+    WEFT__POST_END,     /* recycle the stack */
 };
 
 /* What the worker's driver offers; I/O calls check this first. */
-enum weft__drives {
-    WEFT__DRIVES_NOTHING, /* no driver has been opened yet */
-    WEFT__DRIVES_READINESS,
-    WEFT__DRIVES_OPERATIONS,
+enum weft__io_mode {
+    WEFT__IO_MODE_NONE, /* no driver has been opened yet */
+    WEFT__IO_MODE_READINESS,
+    WEFT__IO_MODE_COMPLETION,
 };
 
 /* What a spawning thread keeps in reserve: control blocks and stack credits. */
@@ -96,19 +96,19 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
                           memory_order_relaxed);
 }
 
-struct weft__rounds;
+struct weft__group_sched;
 
 struct weft__worker {
     /* Owner only, except for the atomics: what every switch touches, in two cache lines. */
     _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
-    _Atomic(int) plain;                   /* turns for which only the ring has to be checked */
+    _Atomic(int) fast_turns;              /* turns for which only the ring has to be checked */
     _Atomic(int) turns_left;              /* turns until the next tick, in addition to those */
     uint8_t streak;                       /* consecutive tasks taken from `next` */
     bool pinned_turn;                     /* of {pinned, ring}, pinned is next */
     bool fresh_last;                      /* the last pick was a yield's not-yet-started task */
     uint8_t post;                         /* enum weft__post */
     bool fresh_fifo;                      /* copy of the pool's field */
-    uint8_t drives;                       /* enum weft__drives */
+    uint8_t io_mode;                      /* enum weft__io_mode */
     struct weft__task *post_task;
     int *errno_at; /* address of this thread's errno: compilers must not cache it across a switch */
     struct weft__chain pinned;
@@ -116,27 +116,32 @@ struct weft__worker {
     _Atomic(uint8_t) tracing; /* flags of sched/trace.h; written by any thread */
     uint8_t post_class;
     struct weft__stack *post_stack; /* for POST_END: the stack and its class */
-    const void *way_back; /* return hint of the fiber that waited last: see weft__context_return */
+    const void
+        *return_hint; /* return hint of the fiber that waited last: see weft__context_return */
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
     weft_pool *pool;
-    struct weft__show *show; /* NULL: not needed so far */
+    struct weft__reader_slot *reader_slot; /* NULL: not needed so far */
     const void *owner; /* what objects with an owner compare their owner with: the pool, or the
                           running group */
-    const void **near; /* prefetch hints by ring slot: what the task there reads first, or NULL */
+    const void *
+        *prefetch_hint; /* prefetch hints by ring slot: what the task there reads first, or NULL */
     /* A wait for I/O also touches a third cache line. */
     /* Ring index up to which the stacks' page table entries have been loaded. */
     uint64_t translated;
     _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; other threads only read it */
     int64_t now;                           /* time read at each tick and park */
-    _Atomic(struct weft__task *) body; /* stackless task whose step runs, or NULL; owner writes */
-    struct weft__rounds *rounds;       /* set if the worker belongs to a dispatcher; else NULL */
+    _Atomic(struct weft__task *)
+        stackless; /* stackless task whose step runs, or NULL; owner writes */
+    struct weft__group_sched
+        *group_sched;             /* set if the worker belongs to a dispatcher; else NULL */
     _Atomic(uint32_t) slice_left; /* of the dispatcher's running group; the watchdog reads it */
     /* If the stackless task is an actor: the trace of the message that its step processes
      * (actor/trace.h). */
-    uint32_t handles;
-    uint32_t pass_left; /* send credits: how many more messages it may send to `pass_to`
-                           (actor/gate.h) */
-    uint64_t pass_to;
+    uint32_t handled_trace;
+    uint32_t
+        send_credits_left; /* send credits: how many more messages it may send to `send_credits_to`
+                           (actor/admission.h) */
+    uint64_t send_credits_to;
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;
@@ -150,17 +155,17 @@ struct weft__worker {
 
     /* Owner only. */
     alignas(WEFT__CACHE_LINE) struct weft__context base;
-    struct weft__context dead; /* an ending fiber's context is saved here and never read */
+    struct weft__context discarded; /* an ending fiber's context is saved here and never read */
     struct weft__san base_san;
     struct weft__asan asan;
     struct weft__exceptions *exceptions_at; /* this thread's, like errno_at; NULL: no C++ runtime */
-    void *dead_san;  /* sanitizer record of a fiber that has ended, on the stack that was left */
-    int64_t offered; /* the nearest timer that other workers were notified of */
-    unsigned dense;  /* consecutive parks that a timer ended soon */
-    uint32_t fired;  /* timers fired since the last sleep */
-    bool io_last;    /* the last poll of the driver found events, */
-    bool io_at_hand; /* and without delay: there are probably more by now */
-    int64_t spin_ns; /* how long the next search may spin: adapts to the success of earlier ones */
+    void *ended_san;  /* sanitizer record of a fiber that has ended, on the stack that was left */
+    int64_t offered;  /* the nearest timer that other workers were notified of */
+    unsigned dense;   /* consecutive parks that a timer ended soon */
+    uint32_t fired;   /* timers fired since the last sleep */
+    bool io_found;    /* the last poll of the driver found events, */
+    bool io_expected; /* and without delay: there are probably more by now */
+    int64_t spin_ns;  /* how long the next search may spin: adapts to the success of earlier ones */
     struct weft__fp_env thread_fp; /* FP environment of the thread before it became a worker */
     int counted_from;              /* turns_left + plain when `executed` was last updated */
     /* The loop ends when this is not 0; NULL: when the pool's threads exit. */
@@ -171,9 +176,9 @@ struct weft__worker {
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
-    struct weft__home *bufs; /* the worker's buffer cache */
-    struct weft__small small;
-    struct weft__gauge gauge;
+    struct weft__buf_cache *bufs; /* the worker's buffer cache */
+    struct weft__small_cache small;
+    struct weft__worker_metrics metrics;
     struct weft__deadlines deadlines;
 
     /* Written by the owner, read by any thread. */
@@ -181,7 +186,7 @@ struct weft__worker {
     struct weft__io_counters io;
     struct weft__trace trace;
 
-    struct weft__vigil vigil; /* the watchdog's */
+    struct weft__watch_state watch_state; /* the watchdog's */
 
     /* Immutable after start. */
     int cpu; /* -1: not pinned */
@@ -209,7 +214,7 @@ static inline void weft__turns_set(_Atomic(int) *turns, int n)
 static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
                                                         struct weft__task *task)
 {
-    if (w->ring.alone) {
+    if (w->ring.no_thieves) {
         struct weft__task *before = atomic_load_explicit(&w->next, memory_order_relaxed);
         atomic_store_explicit(&w->next, task, memory_order_relaxed);
         return before;
@@ -223,22 +228,22 @@ static inline void weft__worker_set_state(struct weft__worker *w, enum weft_work
 }
 
 /* Follows a change of the set of performance events that are being measured. */
-static inline void weft__gauge_look(struct weft__worker *w)
+static inline void weft__worker_metrics_check_mask(struct weft__worker *w)
 {
     uint64_t mask = weft__perf_mask();
-    if (__builtin_expect(mask != w->gauge.seen, 0)) {
-        weft__gauge_follow(w, mask);
+    if (__builtin_expect(mask != w->metrics.seen, 0)) {
+        weft__worker_metrics_set_mask(w, mask);
     }
 }
 
 /* Which kinds of trace events are recorded on this worker? */
-static inline unsigned weft__tracing(const struct weft__worker *w)
+static inline unsigned weft__worker_trace_flags(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->tracing, memory_order_relaxed) & (WEFT__TRACING_ORDER - 1u);
 }
 
 /* Is anything on this worker traced, including the tasks that run here? */
-static inline bool weft__watched(const struct weft__worker *w)
+static inline bool weft__worker_is_traced(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->tracing, memory_order_relaxed) != 0;
 }
@@ -253,7 +258,7 @@ static inline struct weft__task *weft__current(const struct weft__worker *w)
 static inline struct weft__task *weft__running(const struct weft__worker *w)
 {
     struct weft__task *task = weft__current(w);
-    return task ? task : atomic_load_explicit(&w->body, memory_order_relaxed);
+    return task ? task : atomic_load_explicit(&w->stackless, memory_order_relaxed);
 }
 
 struct weft__wait_kind;
@@ -262,17 +267,17 @@ struct weft__scope;
 /* A lock that a fiber holds: a node in the fiber's list of held locks. */
 struct weft__held {
     struct weft__held *below;
-    void (*forsake)(struct weft__task *task, struct weft__held *held); /* the fiber has ended
+    void (*abandon)(struct weft__task *task, struct weft__held *held); /* the fiber has ended
                                                                           without unlocking */
 };
 
 /* For a fiber that ends: notifies every lock that it still holds. */
-static inline void weft__held_forsake(struct weft__task *task)
+static inline void weft__held_abandon(struct weft__task *task)
 {
     while (__builtin_expect(task->held != NULL, 0)) {
         struct weft__held *held = task->held;
         task->held = held->below;
-        held->forsake(task, held);
+        held->abandon(task, held);
     }
 }
 
@@ -286,17 +291,18 @@ struct weft__ended {
 
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
-    struct weft_cleanup *cleanups;
+    struct weft_fiber_cleanup *cleanups;
     uint32_t locals_used; /* one bit per key; only values whose bit is set are valid */
     struct weft__fp_env fp;
     struct weft__ended ended; /* the last wait that a cancel or an interrupt ended */
     void *locals[16];
-    void *result;          /* for cleanups: the fiber's result */
-    struct weft_hop *hops; /* open scoped migrations, innermost first; under the ident lock */
-    /* Where the fiber migrates after a park that ends with WEFT__REASON_MOVED: written under the
+    void *result; /* for cleanups: the fiber's result */
+    struct weft_migration
+        *migrations; /* open scoped migrations, innermost first; under the ident lock */
+    /* Where the fiber migrates after a park that ends with WEFT__REASON_MIGRATE: written under the
      * ident lock, before the park is ended, by the thread that ends it. */
-    weft_pool *told_pool;
-    int told_worker;
+    weft_pool *target_pool;
+    int target_worker;
     struct weft__scope *scope; /* the innermost scope that the fiber has open, else the scope whose
                                   child it is */
     const char *scope_name;    /* name of a scope that the fiber has opened: valid also after its
@@ -314,7 +320,7 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
 struct weft__worker *weft__worker_self(void);
 void weft__worker_set_self(struct weft__worker *worker);
 /* The calling worker's cache of small blocks; NULL: the thread is not a worker. */
-static inline struct weft__small *weft__small_here(void)
+static inline struct weft__small_cache *weft__small_self(void)
 {
     struct weft__worker *w = weft__worker_self();
     return w ? &w->small : NULL;
@@ -323,13 +329,13 @@ static inline struct weft__small *weft__small_here(void)
 /* Inline form of weft__worker_self, for the entry of a public call: a function that is not inlined,
  * that reads the worker only once, and that suspends only in functions it calls. */
 #ifdef WEFT_EXPLORE
-#define weft__worker_at_entrance weft__worker_self
+#define weft__worker_self_inline weft__worker_self
 #else
-extern _Thread_local struct weft__worker *weft__worker_own
+extern _Thread_local struct weft__worker *weft__worker_tls
     __attribute__((tls_model("initial-exec")));
-static inline __attribute__((always_inline)) struct weft__worker *weft__worker_at_entrance(void)
+static inline __attribute__((always_inline)) struct weft__worker *weft__worker_self_inline(void)
 {
-    return weft__worker_own;
+    return weft__worker_tls;
 }
 #endif
 
@@ -358,12 +364,12 @@ void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool 
 
 /* A task was put into the next slot, the fresh queue or the pinned list: the next pick has to check
  * all sources. */
-static inline void weft__worker_look_up(struct weft__worker *w)
+static inline void weft__worker_end_fast_turns(struct weft__worker *w)
 {
-    int plain = weft__turns(&w->plain);
-    if (plain) {
-        weft__turns_set(&w->turns_left, weft__turns(&w->turns_left) + plain);
-        weft__turns_set(&w->plain, 0);
+    int fast_turns = weft__turns(&w->fast_turns);
+    if (fast_turns) {
+        weft__turns_set(&w->turns_left, weft__turns(&w->turns_left) + fast_turns);
+        weft__turns_set(&w->fast_turns, 0);
     }
 }
 
@@ -380,7 +386,7 @@ void weft__worker_check_fp(const struct weft__task *task);
 /* Updates `executed`: one turn for every pick since the last update. */
 static inline void weft__worker_count_turns(struct weft__worker *w)
 {
-    int left = weft__turns(&w->turns_left) + weft__turns(&w->plain);
+    int left = weft__turns(&w->turns_left) + weft__turns(&w->fast_turns);
     weft__count(&w->counters.executed, (uint64_t)(w->counted_from - left));
     w->counted_from = left;
 }
@@ -437,7 +443,7 @@ void weft__worker_close_driver(struct weft__worker *w);
 /* Moves the worker's count of I/O waits to the process-wide count. Waits that began on this worker
  * may have ended on another and vice versa, so only the sum over all workers is meaningful, and the
  * part of a worker must stay in it after the worker is gone. */
-void weft__worker_leave_count(struct weft__worker *w);
+void weft__worker_retire_io_count(struct weft__worker *w);
 /* For a caller that leaves: ends all waits in its driver; the calls continue with the drivers of
  * other workers. */
 void weft__worker_evict_io(struct weft__worker *w);
@@ -459,40 +465,40 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
 /* The thread of this worker (a void pointer, for weft__thread_guard) ended in the middle of running
  * a task or callback: reports which one, and ends the program. */
-void weft__worker_lost(void *arg) __attribute__((noreturn, cold));
+void weft__worker_thread_lost(void *arg) __attribute__((noreturn, cold));
 /* After the thread has left the pool: moves the tasks that only it could reach to queues that other
  * workers reach. */
 void weft__worker_hand_over(struct weft__worker *w);
 /* Notifies the other workers of timers that this worker may not be present to fire. Every worker
  * that parks from now on includes them in its deadline (weft__worker_nearest_timer), so one worker
  * that wakes up and parks again is enough. */
-void weft__worker_offer_timers(struct weft__worker *w);
+void weft__worker_announce_timers(struct weft__worker *w);
 /* The start of a dispatcher's round: reads the clock, fires timers, and polls for I/O if that is
  * due. */
 void weft__worker_begin_round(struct weft__worker *w);
-bool weft__worker_told_to_leave(const struct weft__worker *w);
+bool weft__worker_should_exit(const struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
-uint64_t weft__worker_drain(struct weft__worker *w);
+uint64_t weft__worker_run_ready(struct weft__worker *w);
 
 /* On a fiber's stack when a tick is due: if no source has work, performs the tick here, without a
  * switch to the base context, and returns true. */
-bool weft__worker_tick_is_quiet(struct weft__worker *w);
+bool weft__worker_try_quiet_tick(struct weft__worker *w);
 /* Cancels the fibers that a stop has missed. Called at ticks and after entering the idle word,
  * which is a full barrier: either this call sees the flag, or the walk that begins after setting
  * the flag sees every fiber that this worker has created. */
-void weft__worker_look_cancelling(struct weft__worker *w);
+void weft__worker_check_cancelling(struct weft__worker *w);
 
-/* --- sleep (rest.c) ------------------------------------------------------------- */
+/* --- sleep (worker_sleep.c) ------------------------------------------------------------- */
 
 /* Sleep step 2 of sched/idle.h: is there anything this worker could run? */
-bool weft__worker_anything_left(const struct weft__worker *w);
+bool weft__worker_has_work(const struct weft__worker *w);
 /* When this worker has to wake up by itself; INT64_MAX: never. This is the nearest timer that the
  * worker is responsible for: its own, and those of workers that are not asleep by themselves (busy,
  * absent or in a host's loop) and that might fire them too late. */
 int64_t weft__worker_nearest_timer(const struct weft__worker *w);
-/* Sleeps until there may be work, until *until is not 0, or until `rested`. `searching`: this
+/* Sleeps until there may be work, until *until is not 0, or until `wake_by`. `searching`: this
  * worker is the pool's searcher. Returns whether it is the searcher now. */
-bool weft__worker_rest(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
-                       int64_t rested);
+bool weft__worker_sleep(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
+                        int64_t wake_by);
 
 #endif

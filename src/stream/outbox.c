@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "stream/drain.h"
 
 #define HIGH_WATER ((size_t)1 << 20)
@@ -30,9 +30,9 @@ static struct weft__lock *lock_of(weft_outbox *outbox)
 
 void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts *opts)
 {
-    WEFT__NEED(outbox);
+    WEFT__NONNULL(outbox);
     memset(outbox, 0, sizeof *outbox);
-    weft_event_init(&outbox->weft_some, &(struct weft_sync_opts){.name = "outbox"});
+    weft_event_init(&outbox->weft_nonempty, &(struct weft_sync_opts){.name = "outbox"});
     if (opts) {
         outbox->weft_opts = *opts;
     }
@@ -44,16 +44,16 @@ void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts
 
 void weft_outbox_deinit(weft_outbox *outbox)
 {
-    WEFT__NEED(outbox);
-    weft_event_deinit(&outbox->weft_some);
-    weft_bufs_free(&outbox->weft_have);
+    WEFT__NONNULL(outbox);
+    weft_event_deinit(&outbox->weft_nonempty);
+    weft_bufs_free(&outbox->weft_buffered);
 }
 
 /* --- posting -------------------------------------------------------------------------------- */
 
 int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
 {
-    WEFT__NEED(outbox);
+    WEFT__NONNULL(outbox);
     int err = 0;
     bool first = false;
     weft__lock(lock_of(outbox));
@@ -62,14 +62,14 @@ int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
     } else if (outbox->weft_pending >= outbox->weft_opts.high_water) {
         err = -EAGAIN;
     } else if (buf->len > 0) {
-        first = outbox->weft_have.bytes == 0;
+        first = outbox->weft_buffered.bytes == 0;
         outbox->weft_pending += buf->len;
-        weft_bufs_append(&outbox->weft_have, buf);
+        weft_bufs_append(&outbox->weft_buffered, buf);
         buf = NULL;
     }
     weft__unlock(lock_of(outbox));
     if (first) {
-        weft_event_set(&outbox->weft_some);
+        weft_event_set(&outbox->weft_nonempty);
     }
     if (!err) {
         weft_buf_free(buf); /* an empty buffer */
@@ -100,12 +100,12 @@ void weft_outbox_close(weft_outbox *outbox)
     weft__lock(lock_of(outbox));
     outbox->weft_closed = true;
     weft__unlock(lock_of(outbox));
-    weft_event_set(&outbox->weft_some);
+    weft_event_set(&outbox->weft_nonempty);
 }
 
 size_t weft_outbox_pending(weft_outbox *outbox)
 {
-    WEFT__NEED(outbox);
+    WEFT__NONNULL(outbox);
     weft__lock(lock_of(outbox));
     size_t pending = outbox->weft_pending;
     weft__unlock(lock_of(outbox));
@@ -119,16 +119,16 @@ size_t weft_outbox_pending(weft_outbox *outbox)
 static int collect(weft_outbox *outbox, weft_bufs *batch)
 {
     weft__lock(lock_of(outbox));
-    weft_bufs_join(batch, &outbox->weft_have);
+    weft_bufs_join(batch, &outbox->weft_buffered);
     int state = batch->bytes ? 1 : outbox->weft_closed ? 0 : -EAGAIN;
     if (state == -EAGAIN) {
-        weft_event_reset(&outbox->weft_some);
+        weft_event_reset(&outbox->weft_nonempty);
     }
     weft__unlock(lock_of(outbox));
     return state;
 }
 
-static void written(weft_outbox *outbox, size_t n)
+static void subtract_written(weft_outbox *outbox, size_t n)
 {
     weft__lock(lock_of(outbox));
     outbox->weft_pending -= n;
@@ -140,13 +140,13 @@ static void written(weft_outbox *outbox, size_t n)
 static void put_back(weft_outbox *outbox, weft_bufs *batch, bool failed)
 {
     weft__lock(lock_of(outbox));
-    weft_bufs_join(batch, &outbox->weft_have);
-    outbox->weft_have = *batch;
+    weft_bufs_join(batch, &outbox->weft_buffered);
+    outbox->weft_buffered = *batch;
     outbox->weft_closed = outbox->weft_closed || failed;
     weft__unlock(lock_of(outbox));
 }
 
-static bool ended_only(ssize_t err)
+static bool is_repeatable(ssize_t err)
 {
     return err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR;
 }
@@ -158,7 +158,7 @@ static ssize_t drain(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
 }
 
 /* Bytes that the peer's kernel has not acknowledged; 0: unknown. */
-static int untaken(const weft_outbox *outbox)
+static int unacknowledged(const weft_outbox *outbox)
 {
     int queued = 0;
     return !outbox->weft_opts.writev && ioctl(outbox->weft_fd, SIOCOUTQ, &queued) == 0 ? queued : 0;
@@ -169,16 +169,16 @@ static int untaken(const weft_outbox *outbox)
 static ssize_t drain_unless_stalled(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
 {
     ssize_t n = drain(outbox, batch, 0);
-    for (int before = untaken(outbox), now; n == -ETIMEDOUT; before = now) {
+    for (int before = unacknowledged(outbox), now; n == -ETIMEDOUT; before = now) {
         int64_t stalled = weft_after(outbox->weft_opts.stall_ns);
         n = drain(outbox, batch, stalled < deadline ? stalled : deadline);
-        now = untaken(outbox);
+        now = unacknowledged(outbox);
         if (n == -ETIMEDOUT && weft_now() >= deadline) {
             break;
         }
         if (n == -ETIMEDOUT && now >= before) {
             weft_yield(); /* gives a peer on this worker, which may be late itself, a turn */
-            now = untaken(outbox);
+            now = unacknowledged(outbox);
         }
         if (n == -ETIMEDOUT && now >= before) {
             return -ETIME;
@@ -189,18 +189,18 @@ static ssize_t drain_unless_stalled(weft_outbox *outbox, weft_bufs *batch, int64
 
 int weft_outbox_run(weft_outbox *outbox, int64_t deadline)
 {
-    WEFT__NEED(outbox);
+    WEFT__NONNULL(outbox);
     weft_bufs batch = {0};
     int state;
     while ((state = collect(outbox, &batch)) != 0) {
-        ssize_t n = state == -EAGAIN             ? weft_event_wait(&outbox->weft_some, deadline)
+        ssize_t n = state == -EAGAIN             ? weft_event_wait(&outbox->weft_nonempty, deadline)
                     : outbox->weft_opts.stall_ns ? drain_unless_stalled(outbox, &batch, deadline)
                                                  : drain(outbox, &batch, deadline);
         if (n < 0) {
-            put_back(outbox, &batch, !ended_only(n));
+            put_back(outbox, &batch, !is_repeatable(n));
             return (int)n;
         }
-        written(outbox, state == -EAGAIN ? 0 : (size_t)n);
+        subtract_written(outbox, state == -EAGAIN ? 0 : (size_t)n);
     }
     return 0;
 }

@@ -6,17 +6,17 @@
 #include <weft/stream.h>
 
 #include "base/assert.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 #define LIMIT 65536u
 #define CHUNK 8192u
-#define MOST ((size_t)1 << 30)
-#define DELIMITER 16 /* maximum length */
+#define MAX_BYTES ((size_t)1 << 30)
+#define MAX_DELIMITER 16 /* maximum length */
 #define VECTORS 4
 
 void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts *opts)
 {
-    WEFT__NEED(reader);
+    WEFT__NONNULL(reader);
     memset(reader, 0, sizeof *reader);
     if (opts) {
         reader->weft_opts = *opts;
@@ -24,14 +24,14 @@ void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts
     struct weft_reader_opts *o = &reader->weft_opts;
     o->limit = o->limit ? o->limit : LIMIT;
     o->chunk = o->chunk ? o->chunk : CHUNK;
-    WEFT__REQUIRE(o->limit <= MOST && o->chunk <= MOST,
-                  "a reader with a limit of %zu and chunks of %zu", o->limit, o->chunk);
+    WEFT__REQUIRE(o->limit <= MAX_BYTES && o->chunk <= MAX_BYTES,
+                  "weft_reader_init: limit %zu or chunk %zu is above 1 GiB", o->limit, o->chunk);
     reader->weft_fd = fd;
 }
 
 void weft_reader_deinit(weft_reader *reader)
 {
-    weft_bufs_free(&reader->weft_have);
+    weft_bufs_free(&reader->weft_buffered);
 }
 
 /* --- buffered bytes ---------------------------------------------------------------------- */
@@ -39,15 +39,15 @@ void weft_reader_deinit(weft_reader *reader)
 static void drop(weft_reader *reader, size_t n)
 {
     if (n) { /* consuming 0 bytes would drop an empty buffer that waits to be filled */
-        weft_bufs_consume(&reader->weft_have, n);
+        weft_bufs_consume(&reader->weft_buffered, n);
     }
 }
 
 /* The bytes returned by the last call are no longer needed. */
-static void begin(weft_reader *reader)
+static void drop_returned(weft_reader *reader)
 {
-    drop(reader, reader->weft_spent);
-    reader->weft_spent = 0;
+    drop(reader, reader->weft_returned);
+    reader->weft_returned = 0;
 }
 
 static ssize_t call(weft_reader *reader, const struct iovec *iov, int count, int64_t deadline)
@@ -60,20 +60,20 @@ static ssize_t call(weft_reader *reader, const struct iovec *iov, int count, int
     return n;
 }
 
-static int make_room(weft_reader *reader, struct iovec *iov)
+static int reserve_space(weft_reader *reader, struct iovec *iov)
 {
-    int count = weft_bufs_room(&reader->weft_have, iov, VECTORS);
-    size_t room = 0;
+    int count = weft_bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
+    size_t space = 0;
     for (int i = 0; i < count; i++) {
-        room += iov[i].iov_len;
+        space += iov[i].iov_len;
     }
-    if (room < (reader->weft_opts.chunk + 1) / 2 || count == 0) {
-        weft_buf *fresh = weft_buf_alloc(reader->weft_opts.chunk, 0);
-        if (!fresh) {
+    if (space < (reader->weft_opts.chunk + 1) / 2 || count == 0) {
+        weft_buf *added = weft_buf_alloc(reader->weft_opts.chunk, 0);
+        if (!added) {
             return -ENOMEM;
         }
-        weft_bufs_append(&reader->weft_have, fresh);
-        count = weft_bufs_room(&reader->weft_have, iov, VECTORS);
+        weft_bufs_append(&reader->weft_buffered, added);
+        count = weft_bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
     }
     return count;
 }
@@ -85,19 +85,20 @@ static ssize_t fill(weft_reader *reader, int64_t deadline)
     if (reader->weft_ended) {
         return 0;
     }
-    if (reader->weft_opts.lean && reader->weft_have.bytes == 0 && !reader->weft_opts.readv) {
-        weft_bufs_free(&reader->weft_have);
+    if (reader->weft_opts.free_when_idle && reader->weft_buffered.bytes == 0 &&
+        !reader->weft_opts.readv) {
+        weft_bufs_free(&reader->weft_buffered);
         int err = weft_fd_wait(reader->weft_fd, WEFT_READABLE, deadline);
         if (err < 0) {
             return err;
         }
     }
-    int count = make_room(reader, iov);
+    int count = reserve_space(reader, iov);
     ssize_t n = count < 0 ? count : call(reader, iov, count, deadline);
     if (n > 0) {
-        weft_bufs_fill(&reader->weft_have, (size_t)n);
-    } else if (reader->weft_have.bytes == 0) {
-        weft_bufs_free(&reader->weft_have);
+        weft_bufs_commit(&reader->weft_buffered, (size_t)n);
+    } else if (reader->weft_buffered.bytes == 0) {
+        weft_bufs_free(&reader->weft_buffered);
     }
     return n;
 }
@@ -106,16 +107,16 @@ static ssize_t fill(weft_reader *reader, int64_t deadline)
 static int fill_to(weft_reader *reader, size_t n, int64_t deadline)
 {
     ssize_t got = 1;
-    while (reader->weft_have.bytes < n && (got = fill(reader, deadline)) > 0) {
+    while (reader->weft_buffered.bytes < n && (got = fill(reader, deadline)) > 0) {
     }
-    return reader->weft_have.bytes >= n ? 0 : got == 0 ? -ENODATA : (int)got;
+    return reader->weft_buffered.bytes >= n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
 /* Make the first n bytes contiguous. */
-static int in_a_row(weft_reader *reader, size_t n, const unsigned char **out)
+static int make_contiguous(weft_reader *reader, size_t n, const unsigned char **out)
 {
-    int err = weft_bufs_linearise(&reader->weft_have, n);
-    const weft_buf *first = reader->weft_have.first;
+    int err = weft_bufs_linearise(&reader->weft_buffered, n);
+    const weft_buf *first = reader->weft_buffered.first;
     while (!err && first && first->len == 0) {
         first = weft_bufs_next(first);
     }
@@ -127,15 +128,15 @@ static int in_a_row(weft_reader *reader, size_t n, const unsigned char **out)
 
 size_t weft_reader_buffered(const weft_reader *reader)
 {
-    WEFT__NEED(reader);
-    return reader->weft_have.bytes - reader->weft_spent;
+    WEFT__NONNULL(reader);
+    return reader->weft_buffered.bytes - reader->weft_returned;
 }
 
 /* --- bytes ---------------------------------------------------------------------------------- */
 
-static size_t first_row(const weft_reader *reader)
+static size_t contiguous_bytes(const weft_reader *reader)
 {
-    const weft_buf *first = reader->weft_have.first;
+    const weft_buf *first = reader->weft_buffered.first;
     while (first && first->len == 0) {
         first = weft_bufs_next(first);
     }
@@ -144,37 +145,38 @@ static size_t first_row(const weft_reader *reader)
 
 ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out, int64_t deadline)
 {
-    WEFT__NEED(reader);
-    begin(reader);
+    WEFT__NONNULL(reader);
+    drop_returned(reader);
     if (n > reader->weft_opts.limit) {
         return -EMSGSIZE;
     }
     int err = fill_to(reader, n, deadline);
     if (err == -ENODATA) {
-        n = reader->weft_have.bytes;
+        n = reader->weft_buffered.bytes;
         err = 0;
     }
-    err = err ? err : in_a_row(reader, n, out);
-    return err ? err : (ssize_t)first_row(reader);
+    err = err ? err : make_contiguous(reader, n, out);
+    return err ? err : (ssize_t)contiguous_bytes(reader);
 }
 
 void weft_reader_consume(weft_reader *reader, size_t n)
 {
-    WEFT__NEED(reader);
-    begin(reader);
-    WEFT__REQUIRE(n <= reader->weft_have.bytes, "weft_reader_consume of %zu of %zu bytes", n,
-                  reader->weft_have.bytes);
+    WEFT__NONNULL(reader);
+    drop_returned(reader);
+    WEFT__REQUIRE(n <= reader->weft_buffered.bytes,
+                  "weft_reader_consume of %zu bytes, but only %zu are buffered", n,
+                  reader->weft_buffered.bytes);
     drop(reader, n);
 }
 
 ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadline)
 {
-    WEFT__NEED(reader);
-    begin(reader);
+    WEFT__NONNULL(reader);
+    drop_returned(reader);
     if (n == 0) {
         return 0;
     }
-    if (reader->weft_have.bytes == 0) {
+    if (reader->weft_buffered.bytes == 0) {
         if (reader->weft_ended) {
             return 0;
         }
@@ -187,14 +189,14 @@ ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadl
             return got;
         }
     }
-    n = weft_bufs_copy(&reader->weft_have, 0, buf, n);
+    n = weft_bufs_copy(&reader->weft_buffered, 0, buf, n);
     drop(reader, n);
     return (ssize_t)n;
 }
 
 int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done, int64_t deadline)
 {
-    WEFT__NEED(reader);
+    WEFT__NONNULL(reader);
     size_t have = 0;
     ssize_t got = 1;
     while (have < n &&
@@ -207,21 +209,21 @@ int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done
     return have == n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
-int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline)
+int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline)
 {
-    WEFT__NEED(reader);
-    begin(reader);
+    WEFT__NONNULL(reader);
+    drop_returned(reader);
     if (n > reader->weft_opts.limit) {
         return -EMSGSIZE;
     }
     weft_bufs rest = {0};
     int err = fill_to(reader, n, deadline);
-    err = err ? err : weft_bufs_split(&reader->weft_have, n, &rest);
+    err = err ? err : weft_bufs_split(&reader->weft_buffered, n, &rest);
     if (err) {
         return err;
     }
-    weft_bufs_join(out, &reader->weft_have);
-    reader->weft_have = rest;
+    weft_bufs_join(out, &reader->weft_buffered);
+    reader->weft_buffered = rest;
     return 0;
 }
 
@@ -231,7 +233,7 @@ int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t dead
 static bool ends_here(const weft_bufs *have, size_t last, const unsigned char *delimiter,
                       size_t len)
 {
-    unsigned char bytes[DELIMITER];
+    unsigned char bytes[MAX_DELIMITER];
     return last + 1 >= len && weft_bufs_copy(have, last + 1 - len, bytes, len) == len &&
            memcmp(bytes, delimiter, len) == 0;
 }
@@ -260,13 +262,13 @@ static size_t find(const weft_bufs *have, size_t from, const unsigned char *deli
 
 /* Read up to the delimiter. Returns the number of bytes up to and including the delimiter, which
  * lies within the limit; -ENODATA, -EMSGSIZE or the error of a read. */
-static ssize_t await(weft_reader *reader, const unsigned char *delimiter, size_t len,
-                     int64_t deadline)
+static ssize_t fill_to_delimiter(weft_reader *reader, const unsigned char *delimiter, size_t len,
+                                 int64_t deadline)
 {
     size_t limit = reader->weft_opts.limit, scanned = 0, end;
-    while (!(end = find(&reader->weft_have, scanned, delimiter, len))) {
-        scanned = reader->weft_have.bytes;
-        if (reader->weft_have.bytes >= limit) {
+    while (!(end = find(&reader->weft_buffered, scanned, delimiter, len))) {
+        scanned = reader->weft_buffered.bytes;
+        if (reader->weft_buffered.bytes >= limit) {
             return -EMSGSIZE;
         }
         ssize_t got = fill(reader, deadline);
@@ -277,42 +279,43 @@ static ssize_t await(weft_reader *reader, const unsigned char *delimiter, size_t
     return end <= limit ? (ssize_t)end : -EMSGSIZE;
 }
 
-static ssize_t until(weft_reader *reader, const unsigned char *delimiter, size_t len,
-                     const unsigned char **out, int64_t deadline)
+static ssize_t read_until(weft_reader *reader, const unsigned char *delimiter, size_t len,
+                          const unsigned char **out, int64_t deadline)
 {
-    begin(reader);
-    ssize_t end = await(reader, delimiter, len, deadline);
+    drop_returned(reader);
+    ssize_t end = fill_to_delimiter(reader, delimiter, len, deadline);
     if (end < 0) {
         return end;
     }
-    int err = in_a_row(reader, (size_t)end, out);
+    int err = make_contiguous(reader, (size_t)end, out);
     if (err) {
         return err;
     }
-    reader->weft_spent = (size_t)end;
+    reader->weft_returned = (size_t)end;
     return end - (ssize_t)len;
 }
 
-ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, size_t len,
-                          const unsigned char **out, int64_t deadline)
+ssize_t weft_reader_read_until(weft_reader *reader, const void *delimiter, size_t len,
+                               const unsigned char **out, int64_t deadline)
 {
-    WEFT__NEED(reader);
-    WEFT__REQUIRE(len >= 1 && len <= DELIMITER, "a delimiter of %zu bytes", len);
-    return until(reader, delimiter, len, out, deadline);
+    WEFT__NONNULL(reader);
+    WEFT__REQUIRE(len >= 1 && len <= MAX_DELIMITER, "a delimiter of %zu bytes; allowed are 1 to 16",
+                  len);
+    return read_until(reader, delimiter, len, out, deadline);
 }
 
-ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline)
+ssize_t weft_reader_read_line(weft_reader *reader, const char **out, int64_t deadline)
 {
-    WEFT__NEED(reader);
+    WEFT__NONNULL(reader);
     const unsigned char *line = NULL;
-    ssize_t n = until(reader, (const unsigned char *)"\n", 1, &line, deadline);
-    if (n == -ENODATA && reader->weft_have.bytes > 0) {
-        n = (ssize_t)reader->weft_have.bytes; /* the last line */
-        int err = in_a_row(reader, (size_t)n, &line);
+    ssize_t n = read_until(reader, (const unsigned char *)"\n", 1, &line, deadline);
+    if (n == -ENODATA && reader->weft_buffered.bytes > 0) {
+        n = (ssize_t)reader->weft_buffered.bytes; /* the last line */
+        int err = make_contiguous(reader, (size_t)n, &line);
         if (err) {
             return err;
         }
-        reader->weft_spent = (size_t)n;
+        reader->weft_returned = (size_t)n;
     } else if (n > 0 && line && line[n - 1] == '\r') {
         n--;
     }

@@ -7,7 +7,7 @@
 
 #include <weft/stream.h>
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "stream/drain.h"
 
 #define HIGH_WATER 65536u
@@ -15,7 +15,7 @@
 
 void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts *opts)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     memset(writer, 0, sizeof *writer);
     if (opts) {
         writer->weft_opts = *opts;
@@ -28,21 +28,21 @@ void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts
 
 void weft_writer_deinit(weft_writer *writer)
 {
-    WEFT__NEED(writer);
-    weft_bufs_free(&writer->weft_have);
+    WEFT__NONNULL(writer);
+    weft_bufs_free(&writer->weft_buffered);
 }
 
 size_t weft_writer_pending(const weft_writer *writer)
 {
-    WEFT__NEED(writer);
-    return writer->weft_have.bytes;
+    WEFT__NONNULL(writer);
+    return writer->weft_buffered.bytes;
 }
 
 /* Write until fewer than this many bytes are left. */
 static int write_below(weft_writer *writer, size_t mark, int64_t deadline)
 {
-    while (writer->weft_have.bytes >= mark && writer->weft_have.bytes > 0) {
-        ssize_t n = weft__drain(&writer->weft_have, writer->weft_fd, writer->weft_opts.writev,
+    while (writer->weft_buffered.bytes >= mark && writer->weft_buffered.bytes > 0) {
+        ssize_t n = weft__drain(&writer->weft_buffered, writer->weft_fd, writer->weft_opts.writev,
                                 writer->weft_opts.arg, deadline);
         if (n < 0) {
             return (int)n;
@@ -53,68 +53,68 @@ static int write_below(weft_writer *writer, size_t mark, int64_t deadline)
 
 int weft_writer_flush(weft_writer *writer, int64_t deadline)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     return write_below(writer, 0, deadline);
 }
 
 /* Append a new buffer with space for n bytes. NULL: no memory. */
-static weft_buf *add_room(weft_writer *writer, size_t n)
+static weft_buf *add_buffer(weft_writer *writer, size_t n)
 {
     weft_buf *last = weft_buf_alloc(n > CHUNK ? n : CHUNK, 0);
     if (last) {
-        weft_bufs_append(&writer->weft_have, last);
+        weft_bufs_append(&writer->weft_buffered, last);
     }
     return last;
 }
 
-static void grown(weft_writer *writer, weft_buf *last, size_t n)
+static void commit(weft_writer *writer, weft_buf *last, size_t n)
 {
     weft_buf_put(last, n);
-    writer->weft_have.bytes += n;
+    writer->weft_buffered.bytes += n;
 }
 
 int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t deadline)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (err || n == 0) {
         return err;
     }
     /* Fill the last buffer, then put the rest into one new buffer: all or nothing. */
-    weft_buf *last = writer->weft_have.weft_last;
+    weft_buf *last = writer->weft_buffered.weft_last;
     size_t part = last ? weft_buf_tailroom(last) : 0;
     part = part < n ? part : n;
-    weft_buf *rest = part < n ? add_room(writer, n - part) : NULL;
+    weft_buf *rest = part < n ? add_buffer(writer, n - part) : NULL;
     if (part < n && !rest) {
         return -ENOMEM;
     }
     if (part) {
         memcpy(last->data + last->len, bytes, part);
-        grown(writer, last, part);
+        commit(writer, last, part);
     }
     if (rest) {
         memcpy(rest->data + rest->len, (const char *)bytes + part, n - part);
-        grown(writer, rest, n - part);
+        commit(writer, rest, n - part);
     }
     return 0;
 }
 
 int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64_t deadline)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (!err) {
-        weft_bufs_join(&writer->weft_have, bufs);
+        weft_bufs_join(&writer->weft_buffered, bufs);
     }
     return err;
 }
 
 int weft_writer_append_buf(weft_writer *writer, weft_buf *buf, int64_t deadline)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (!err) {
-        weft_bufs_append(&writer->weft_have, buf);
+        weft_bufs_append(&writer->weft_buffered, buf);
     }
     return err;
 }
@@ -126,32 +126,32 @@ static int format_into(weft_buf *last, const char *format, va_list args)
 {
     va_list again;
     va_copy(again, args);
-    size_t room = last ? weft_buf_tailroom(last) : 0;
-    int n = vsnprintf(room ? (char *)last->data + last->len : NULL, room, format, again);
+    size_t space = last ? weft_buf_tailroom(last) : 0;
+    int n = vsnprintf(space ? (char *)last->data + last->len : NULL, space, format, again);
     va_end(again);
     return n < 0 ? -EILSEQ : n;
 }
 
 int weft_writer_printf(weft_writer *writer, int64_t deadline, const char *format, ...)
 {
-    WEFT__NEED(writer);
+    WEFT__NONNULL(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (err) {
         return err;
     }
     va_list args;
     va_start(args, format);
-    weft_buf *last = writer->weft_have.weft_last;
+    weft_buf *last = writer->weft_buffered.weft_last;
     int n = format_into(last, format, args);
     if (n > 0 &&
         (!last || (size_t)n >= weft_buf_tailroom(last))) { /* vsnprintf also writes a terminating
                                                               zero */
-        last = add_room(writer, (size_t)n + 1);
+        last = add_buffer(writer, (size_t)n + 1);
         n = last ? format_into(last, format, args) : -ENOMEM;
     }
     va_end(args);
     if (n > 0) {
-        grown(writer, last, (size_t)n);
+        commit(writer, last, (size_t)n);
     }
     return n < 0 ? n : 0;
 }

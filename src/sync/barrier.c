@@ -1,13 +1,13 @@
 #include "sync/barrier.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 static const struct weft__wait_kind barrier_kind = {.name = "barrier", .label = weft__source_label};
 
 void weft_barrier_init(weft_barrier *barrier, uint32_t parties, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(barrier);
+    WEFT__NONNULL(barrier);
     struct weft__barrier *b = weft__barrier_of(barrier);
-    WEFT__REQUIRE(parties >= 1, "a barrier without parties");
+    WEFT__REQUIRE(parties >= 1, "weft_barrier_init: parties must be at least 1");
     weft__source_init(&b->source, opts);
     b->parties = parties;
     b->arrived = 0;
@@ -15,7 +15,7 @@ void weft_barrier_init(weft_barrier *barrier, uint32_t parties, const struct wef
 
 void weft_barrier_deinit(weft_barrier *barrier)
 {
-    WEFT__NEED(barrier);
+    WEFT__NONNULL(barrier);
     weft__source_deinit(&weft__barrier_of(barrier)->source, "barrier");
 }
 
@@ -36,7 +36,7 @@ static bool arrive_locked(struct weft__barrier *b, struct weft__node *node,
 
 int weft_barrier_wait(weft_barrier *barrier, int64_t deadline)
 {
-    WEFT__NEED(barrier);
+    WEFT__NONNULL(barrier);
     struct weft__barrier *b = weft__barrier_of(barrier);
     struct weft__chain ready;
     struct weft__waiter waiter;
@@ -56,7 +56,7 @@ int weft_barrier_wait(weft_barrier *barrier, int64_t deadline)
     if (!weft__barrier_finish(b, &node)) {
         return weft__reason_errno(reason);
     }
-    weft__waiter_hand_on(reason); /* this wait has not delivered it after all */
+    weft__waiter_defer(reason); /* this wait did not deliver it after all */
     return 0;
 }
 

@@ -19,11 +19,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/need.h"
-#include "base/text.h"
+#include "base/nonnull.h"
+#include "base/objname.h"
 #include "base/thread.h"
 #include "sched/fork.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 #include "sync/job.h"
 
 #define MAX_THREADS 4096u
@@ -35,7 +35,7 @@
 /* One thread, on its own stack. */
 struct thread {
     struct thread *below, *above; /* in the stack of idle threads, under the lock */
-    _Atomic(uint32_t) called;     /* set under the lock by the thread that removes it from that
+    _Atomic(uint32_t) woken;      /* set under the lock by the thread that removes it from that
                                    * stack */
 };
 
@@ -69,7 +69,7 @@ static void pool_unref(weft_blocking_pool *pool)
 
 static void idle_push_locked(weft_blocking_pool *pool, struct thread *self)
 {
-    atomic_store_explicit(&self->called, 0, memory_order_relaxed);
+    atomic_store_explicit(&self->woken, 0, memory_order_relaxed);
     self->above = NULL;
     self->below = pool->idle;
     if (pool->idle) {
@@ -89,16 +89,16 @@ static void idle_remove_locked(weft_blocking_pool *pool, struct thread *thread)
 }
 
 /* Sleeps until woken, or until the idle time has passed. True: the thread should end. */
-static bool rest_locked(weft_blocking_pool *pool, struct thread *self)
+static bool idle_wait_locked(weft_blocking_pool *pool, struct thread *self)
 {
     idle_push_locked(pool, self);
     int64_t until = pool->opts.idle_ns < 0 ? WEFT_FOREVER : weft_after(pool->opts.idle_ns);
     for (;;) {
         int64_t deadline = pool->threads > pool->opts.min_threads ? until : WEFT_FOREVER;
         weft__source_unlock(&pool->jobs.source);
-        int err = weft__futex_wait(&self->called, 0, deadline);
+        int err = weft__futex_wait(&self->woken, 0, deadline);
         weft__source_lock(&pool->jobs.source);
-        if (atomic_load_explicit(&self->called, memory_order_relaxed)) {
+        if (atomic_load_explicit(&self->woken, memory_order_relaxed)) {
             pool->coming--;
             return false;
         }
@@ -119,9 +119,9 @@ static void work_locked(weft_blocking_pool *pool)
         if (job) {
             weft__source_unlock(&pool->jobs.source);
             job->run((struct weft_blocking_job *)(void *)job);
-            weft__jobs_end(&pool->jobs, job);
+            weft__jobs_finish(&pool->jobs, job);
             weft__source_lock(&pool->jobs.source);
-        } else if (pool->stopping || rest_locked(pool, &self)) {
+        } else if (pool->stopping || idle_wait_locked(pool, &self)) {
             return;
         }
     }
@@ -138,7 +138,7 @@ static void lost(void *arg)
     weft__panic(
         __FILE__, __LINE__,
         "a function that the blocking pool %s runs has ended its thread by pthread_exit or a "
-        "cancel that it had allowed: who waits for it would wait for ever; return from the "
+        "cancel that it had allowed: its waiters would wait forever; return from the "
         "function",
         pool->name);
 }
@@ -153,8 +153,8 @@ static void *thread_main(void *arg)
     pool->running++;
     pool->peak = pool->running > pool->peak ? pool->running : pool->peak;
     weft__source_unlock(&pool->jobs.source);
-    weft__thread_name(pthread_self(), pool->name, serial);
-    weft__outside_thread_enter();
+    weft__thread_set_name(pthread_self(), pool->name, serial);
+    weft__wake_source_ignore_thread();
     weft__source_lock(&pool->jobs.source);
     weft__thread_guard(run_jobs_locked, pool, lost);
     pool->running--;
@@ -165,7 +165,7 @@ static void *thread_main(void *arg)
     weft__source_unlock(&pool->jobs.source);
     weft__place_chain(&ready);
     pool_unref(pool);
-    weft__outside_thread_leave();
+    weft__wake_source_unignore_thread();
     return NULL;
 }
 
@@ -186,7 +186,7 @@ static int thread_start(weft_blocking_pool *pool)
     return err;
 }
 
-static void take_place_locked(weft_blocking_pool *pool)
+static void reserve_thread_locked(weft_blocking_pool *pool)
 {
     pool->threads++;
     pool->coming++;
@@ -250,9 +250,9 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
     if (err) {
         return err;
     }
-    weft__fork_watch();
+    weft__fork_install();
     weft_blocking_pool *pool = weft__alloc(sizeof *pool);
-    if (!pool || !(pool->name = weft__text_copy(opts.name))) {
+    if (!pool || !(pool->name = weft__objname_copy(opts.name))) {
         weft__free(pool);
         return -ENOMEM;
     }
@@ -263,7 +263,7 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
     atomic_init(&pool->refs, 1);
     for (unsigned i = 0; i < opts.min_threads && !err; i++) {
         weft__source_lock(&pool->jobs.source);
-        take_place_locked(pool);
+        reserve_thread_locked(pool);
         weft__source_unlock(&pool->jobs.source);
         err = thread_start(pool);
         if (err) {
@@ -280,14 +280,14 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
 }
 
 /* Under the lock, after `stopping` is set: wakes all idle threads. */
-static void call_everybody_locked(weft_blocking_pool *pool)
+static void wake_all_locked(weft_blocking_pool *pool)
 {
     while (pool->idle) {
         struct thread *thread = pool->idle;
         idle_remove_locked(pool, thread);
         pool->coming++;
-        atomic_store_explicit(&thread->called, 1, memory_order_relaxed);
-        weft__futex_wake(&thread->called, 1);
+        atomic_store_explicit(&thread->woken, 1, memory_order_relaxed);
+        weft__futex_wake(&thread->woken, 1);
     }
 }
 
@@ -296,23 +296,23 @@ static const struct weft__wait_kind stop_kind = {.name = "blocking stop",
 
 int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
 {
-    WEFT__NEED(pool);
+    WEFT__NONNULL(pool);
     weft__fork_check(pool->born, "blocking pool", pool->name);
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__source_lock(&pool->jobs.source);
     pool->stopping = true;
-    call_everybody_locked(pool);
+    wake_all_locked(pool);
     if (pool->threads == 0) {
         weft__source_unlock(&pool->jobs.source);
         return 0;
     }
     struct weft__node node;
     weft__node_init(&node, NULL, 0);
-    weft__outside_ref(); /* a thread that ends, without a job, wakes this wait */
+    weft__wake_source_ref(); /* a thread that ends, without a job, wakes this wait */
     int err = weft__source_wait_locked(&pool->jobs.source, &pool->jobs.source.waiters, &node,
                                        deadline, &stop_kind);
-    weft__outside_unref();
+    weft__wake_source_unref();
     if (err == -ETIMEDOUT) {
         weft__source_lock(&pool->jobs.source);
         weft__jobs_drop_all_locked(&pool->jobs, -ESHUTDOWN, &ready);
@@ -383,7 +383,7 @@ weft_blocking_pool *weft_blocking_default(void)
 
 /* How many jobs may be queued: one for each thread that could run it immediately, plus the queue's
  * own limit. */
-static uint64_t room_locked(const weft_blocking_pool *pool)
+static uint64_t queue_space_locked(const weft_blocking_pool *pool)
 {
     uint64_t free = (uint64_t)pool->idle_count + pool->coming;
     free += pool->opts.max_threads - pool->threads;
@@ -399,7 +399,7 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
     weft__source_lock(&pool->jobs.source);
     if (pool->stopping) {
         err = -ESHUTDOWN;
-    } else if (pool->jobs.queued >= room_locked(pool)) {
+    } else if (pool->jobs.queued >= queue_space_locked(pool)) {
         pool->refused++;
         err = -EAGAIN;
     } else {
@@ -410,15 +410,15 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
             call = pool->idle;
             idle_remove_locked(pool, call);
             pool->coming++;
-            atomic_store_explicit(&call->called, 1, memory_order_relaxed);
+            atomic_store_explicit(&call->woken, 1, memory_order_relaxed);
         } else if (pool->threads < pool->opts.max_threads) {
-            take_place_locked(pool);
+            reserve_thread_locked(pool);
             grow = true;
         }
     }
     weft__source_unlock(&pool->jobs.source);
     if (call) {
-        weft__futex_wake(&call->called, 1); /* the thread may already be awake and gone */
+        weft__futex_wake(&call->woken, 1); /* the thread may already be awake and gone */
     }
     if (grow && thread_start(pool) != 0) {
         start_failed(pool);
@@ -426,7 +426,7 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
     return err;
 }
 
-static void count_left(weft_blocking_pool *pool, enum weft__job_left left)
+static void count_left(weft_blocking_pool *pool, enum weft__job_outcome left)
 {
     weft__source_lock(&pool->jobs.source);
     pool->withdrawn += left == WEFT__JOB_NEVER_RAN;
@@ -436,7 +436,7 @@ static void count_left(weft_blocking_pool *pool, enum weft__job_left left)
 
 /* 0: the job has run. Otherwise *left says whether it never ran or is still running. */
 static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t deadline,
-                   enum weft__job_left *left)
+                   enum weft__job_outcome *left)
 {
     struct weft__waiter waiter;
     struct weft__node node;
@@ -445,17 +445,17 @@ static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t dead
     weft__node_init(&node, &waiter, 0);
     int err = submit(pool, job, &node);
     if (err) {
-        weft__waiter_hand_on(weft__waiter_disarm(&waiter));
+        weft__waiter_defer(weft__waiter_disarm(&waiter));
         return err;
     }
     enum weft__reason reason = weft__jobs_park(&pool->jobs, &waiter, deadline);
-    if (weft__reason_done(reason)) {
+    if (weft__reason_is_done(reason)) {
         *left = node.status ? WEFT__JOB_NEVER_RAN : WEFT__JOB_RAN;
         return node.status;
     }
     *left = weft__jobs_leave(&pool->jobs, job);
     if (*left == WEFT__JOB_RAN) {
-        weft__waiter_hand_on(reason);
+        weft__waiter_defer(reason);
         return 0;
     }
     return weft__reason_errno(reason);
@@ -473,7 +473,7 @@ static weft_blocking_pool *pool_or_default(weft_blocking_pool *pool)
 void weft_blocking_job_init(struct weft_blocking_job *job, void (*run)(struct weft_blocking_job *),
                             void (*release)(struct weft_blocking_job *))
 {
-    WEFT__NEED(job);
+    WEFT__NONNULL(job);
     WEFT__REQUIRE(run && release, "a blocking job needs run and release");
     weft__job_init(weft__job_of(job), run, release);
 }
@@ -482,7 +482,7 @@ int weft_blocking_run(weft_blocking_pool *which, struct weft_blocking_job *publi
 {
     weft_blocking_pool *pool = pool_or_default(which);
     struct weft__job *job = weft__job_of(public);
-    enum weft__job_left left;
+    enum weft__job_outcome left;
     if (!pool) {
         return -ENOMEM;
     }
@@ -497,7 +497,7 @@ int weft_blocking_run(weft_blocking_pool *which, struct weft_blocking_job *publi
 
 void weft_blocking_release(struct weft_blocking_job *job)
 {
-    WEFT__NEED(job);
+    WEFT__NONNULL(job);
     if (weft__job_unref(weft__job_of(job))) {
         job->release(job);
     }
@@ -521,7 +521,7 @@ int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **
 {
     weft_blocking_pool *pool = pool_or_default(which);
     struct call call = {.fn = fn, .value = arg};
-    enum weft__job_left left;
+    enum weft__job_outcome left;
     if (!pool) {
         return -ENOMEM;
     }
@@ -529,7 +529,7 @@ int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **
     int err = run_job(pool, weft__job_of(&call.job), deadline, &left);
     if (left == WEFT__JOB_RUNS) {
         weft__jobs_await(&pool->jobs, weft__job_of(&call.job));
-        weft__waiter_hand_on(err == -EINTR ? WEFT__REASON_INTERRUPT : WEFT__REASON_NONE);
+        weft__waiter_defer(err == -EINTR ? WEFT__REASON_INTERRUPT : WEFT__REASON_NONE);
         err = 0;
     } else if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
         count_left(pool, left);

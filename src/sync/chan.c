@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 static const struct weft__wait_kind send_kind = {.name = "channel send",
                                                  .label = weft__source_label};
@@ -28,7 +28,7 @@ int weft_chan_create(weft_chan **out, size_t item_bytes, const struct weft_chan_
     size_t most = opts->max_capacity > opts->capacity ? opts->max_capacity : opts->capacity;
     if (item_bytes > PTRDIFF_MAX || most > PTRDIFF_MAX / 2 ||
         (item_bytes && most > PTRDIFF_MAX / 2 / item_bytes)) {
-        return weft__refuse(-EINVAL, "capacity, max_capacity: more than there is memory for");
+        return weft__refuse(-EINVAL, "capacity, max_capacity: the buffer would be too large");
     }
     weft_chan *c = weft__alloc(sizeof *c);
     uint64_t count = slots_for(opts->capacity);
@@ -60,7 +60,7 @@ void weft_chan_destroy(weft_chan *c)
     lock_both(c, is_buffered(c));
     bool waited_on = c->senders.first || c->source.waiters.first;
     unlock_both(c, is_buffered(c));
-    WEFT__REQUIRE(!waited_on, "channel %s was destroyed while somebody waits on it",
+    WEFT__REQUIRE(!waited_on, "channel %s was destroyed while a fiber or thread waits on it",
                   c->source.name ? c->source.name : "without a name");
     weft__free(c->slots);
     weft__free(c);
@@ -68,7 +68,7 @@ void weft_chan_destroy(weft_chan *c)
 
 void weft_chan_close(weft_chan *c)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     struct weft__chain ready;
     weft__chain_init(&ready);
     lock_both(c, is_buffered(c));
@@ -83,13 +83,13 @@ void weft_chan_close(weft_chan *c)
 
 bool weft_chan_is_closed(const weft_chan *c)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     return atomic_load_explicit(&c->closed, memory_order_acquire); /* pairs: weft_chan_close */
 }
 
 size_t weft_chan_length(const weft_chan *c)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
     return (int64_t)(tail - head) > 0 ? tail - head : 0; /* head and tail were not read at one
@@ -98,7 +98,7 @@ size_t weft_chan_length(const weft_chan *c)
 
 size_t weft_chan_capacity(const weft_chan *c)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     return c->max_capacity;
 }
 
@@ -130,9 +130,9 @@ bool weft__chan_grow(weft_chan *c)
 
 void weft__chan_refill(weft_chan *c, struct weft__chain *ready)
 {
-    while (c->senders.first && has_room(c)) {
+    while (c->senders.first && has_space(c)) {
         uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
-        if (take_over(c, slot(c, tail), ready)) {
+        if (take_from_sender(c, slot(c, tail), ready)) {
             atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */
         }
     }
@@ -155,14 +155,14 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
     weft__waiter_arm(&waiter, WEFT__WAIT_PLAIN);
     weft__waitlist_push(to_send ? &c->senders : &c->source.waiters, &node);
     if (to_send) {
-        atomic_store_explicit(&c->offered, true, memory_order_relaxed);
+        atomic_store_explicit(&c->has_sender, true, memory_order_relaxed);
     }
     unlock_both(c, buffered);
     bool known;
     enum weft__reason reason =
         weft__waiter_park_last(&waiter, deadline, to_send ? &send_kind : &recv_kind,
                                (uint64_t)(uintptr_t)&c->source, &known);
-    if (__builtin_expect(weft__reason_done(reason), 1)) {
+    if (__builtin_expect(weft__reason_is_done(reason), 1)) {
         return known ? node.status : weft__context_return(node.status);
     }
     if (to_send) {
@@ -296,7 +296,7 @@ static __attribute__((noinline)) int recv_any_after_lock(weft_chan *c, void *ite
 /* With the latch held: ends the wait of the node's fiber, if that is possible in one atomic step
  * and the item is a word. The fiber does not run until it is queued, so its node and its item stay
  * valid. NULL: not possible, and nothing was done. */
-HOT struct weft__task *win(const weft_chan *c, const struct weft__node *node)
+HOT struct weft__task *claim(const weft_chan *c, const struct weft__node *node)
 {
     const struct weft__waiter *waiter = node->waiter;
     struct weft__task *task = waiter->task;
@@ -317,13 +317,13 @@ static __attribute__((noinline)) int send_unbuffered(weft_chan *c, const void *i
     if (!node) {
         return wait_unbuffered(c, (void *)(uintptr_t)item, deadline, true); /* only read */
     }
-    struct weft__task *task = win(c, node);
+    struct weft__task *task = claim(c, node);
     if (__builtin_expect(!task, 0)) {
         return send_any(c, item, deadline);
     }
     memcpy(node->item, item, WORD);
     weft__waitlist_remove_first(&c->source.waiters, node);
-    weft__latch_drop(&c->send_latch);
+    weft__latch_unlock(&c->send_latch);
     return weft__place_front(task);
 }
 
@@ -336,14 +336,14 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
     if (!node) {
         return wait_unbuffered(c, item, deadline, false);
     }
-    struct weft__task *task = win(c, node);
+    struct weft__task *task = claim(c, node);
     if (__builtin_expect(!task, 0)) {
         return recv_any(c, item, deadline);
     }
     memcpy(item, node->item, WORD);
     weft__waitlist_remove_first(&c->senders, node);
-    atomic_store_explicit(&c->offered, c->senders.first != NULL, memory_order_relaxed);
-    weft__latch_drop(&c->send_latch);
+    atomic_store_explicit(&c->has_sender, c->senders.first != NULL, memory_order_relaxed);
+    weft__latch_unlock(&c->send_latch);
     return weft__place_front(task);
 }
 
@@ -356,25 +356,25 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
 
 int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     if (__builtin_expect(!is_buffered(c), 1)) {
         return send_unbuffered(c, item, deadline);
     }
     if (__builtin_expect(c->source.owner || !weft__latch_try(&c->send_latch), 0)) {
         return send_after_lock(c, item, deadline);
     }
-    if (__builtin_expect(c->source.waiters.first || !has_room(c) || is_closed(c), 0) ||
+    if (__builtin_expect(c->source.waiters.first || !has_space(c) || is_closed(c), 0) ||
         c->item_bytes != WORD) {
         return send_locked_once(c, item, deadline);
     }
     push(c, item, WORD);
-    weft__latch_drop(&c->send_latch);
+    weft__latch_unlock(&c->send_latch);
     return 0;
 }
 
 int weft_chan_recv(weft_chan *c, void *item, int64_t deadline)
 {
-    WEFT__NEED_AS(c, "chan");
+    WEFT__NONNULL_AS(c, "chan");
     if (__builtin_expect(!is_buffered(c), 1)) {
         return recv_unbuffered(c, item, deadline);
     }
@@ -385,6 +385,6 @@ int weft_chan_recv(weft_chan *c, void *item, int64_t deadline)
         return recv_locked_once(c, item, deadline);
     }
     pop(c, item, WORD);
-    weft__latch_drop(&c->recv_latch);
+    weft__latch_unlock(&c->recv_latch);
     return 0;
 }

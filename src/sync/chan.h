@@ -58,7 +58,7 @@ struct weft_chan {
     uint64_t head_seen; /* <= head */
     /* under the receivers' latch */
     alignas(WEFT__CACHE_LINE) struct weft__latch recv_latch;
-    _Atomic(bool) offered; /* a sender waits; also read without the latch */
+    _Atomic(bool) has_sender; /* a sender waits; also read without the latch */
     struct weft__waitlist senders;
     _Atomic(uint64_t) head;
     uint64_t tail_seen; /* <= tail */
@@ -78,16 +78,16 @@ int weft__chan_try_send(weft_chan *chan, const void *item);
 int weft__chan_try_recv(weft_chan *chan, void *item);
 
 /* A check without the latch: false if a receive that began now would have to wait. */
-static inline bool weft__chan_may_recv(const weft_chan *chan)
+static inline bool weft__chan_can_recv(const weft_chan *chan)
 {
     return atomic_load_explicit(&chan->tail, memory_order_relaxed) !=
                atomic_load_explicit(&chan->head, memory_order_relaxed) ||
-           atomic_load_explicit(&chan->offered, memory_order_relaxed) ||
+           atomic_load_explicit(&chan->has_sender, memory_order_relaxed) ||
            atomic_load_explicit(&chan->closed, memory_order_relaxed);
 }
 
 /* The same check for a send. */
-static inline bool weft__chan_may_send(const weft_chan *chan)
+static inline bool weft__chan_can_send(const weft_chan *chan)
 {
     return atomic_load_explicit(&chan->tail, memory_order_relaxed) -
                    atomic_load_explicit(&chan->head, memory_order_relaxed) <
@@ -99,18 +99,18 @@ static inline bool weft__chan_may_send(const weft_chan *chan)
 /* Only in the owning group, on its worker: hands a word-sized item directly to a fiber that is
  * fully parked in its receive. False: nothing was done. Inline, because this is the most frequent
  * case of a step that sends. */
-static inline bool weft__chan_hand_own(struct weft__worker *w, weft_chan *chan, const void *item)
+static inline bool weft__chan_handoff_own(struct weft__worker *w, weft_chan *chan, const void *item)
 {
     const struct weft__node *node = chan->source.waiters.first;
-    if (!node || chan->item_bytes != sizeof(uint64_t) || weft__tracing(w)) {
+    if (!node || chan->item_bytes != sizeof(uint64_t) || weft__worker_trace_flags(w)) {
         return false;
     }
-    struct weft__task *receiver = weft__source_win_first(&chan->source.waiters);
+    struct weft__task *receiver = weft__source_claim_first(&chan->source.waiters);
     if (!receiver) {
         return false;
     }
     memcpy(node->item, item, sizeof(uint64_t));
-    weft__rounds_wake_in(w->rounds, w->rounds->running, receiver, true);
+    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, receiver, true);
     return true;
 }
 
@@ -120,7 +120,7 @@ int weft__chan_recv_own(weft_chan *chan, void *item);
 /* The list to wait in if that returns -EAGAIN. */
 static inline struct weft__waitlist *weft__chan_senders_own(weft_chan *chan)
 {
-    atomic_store_explicit(&chan->offered, true, memory_order_relaxed);
+    atomic_store_explicit(&chan->has_sender, true, memory_order_relaxed);
     return &chan->senders;
 }
 

@@ -1,5 +1,5 @@
 /* Channel operations that run with latches held: the ring, and the waiters. For sync/chan.c and
- * sync/chan_steps.c. */
+ * sync/chan_try.c. */
 #ifndef WEFT_SYNC_CHAN_LOCKED_H
 #define WEFT_SYNC_CHAN_LOCKED_H
 
@@ -23,14 +23,14 @@ static inline void lock_senders(weft_chan *c)
     if (__builtin_expect(c->source.owner != NULL, 0)) {
         weft__source_check_owner(&c->source);
     } else {
-        weft__latch_take(&c->send_latch);
+        weft__latch_lock(&c->send_latch);
     }
 }
 
 static inline void unlock_senders(weft_chan *c)
 {
     if (__builtin_expect(c->source.owner == NULL, 1)) {
-        weft__latch_drop(&c->send_latch);
+        weft__latch_unlock(&c->send_latch);
     }
 }
 
@@ -39,14 +39,14 @@ static inline void lock_receivers(weft_chan *c)
     if (__builtin_expect(c->source.owner != NULL, 0)) {
         weft__source_check_owner(&c->source);
     } else {
-        weft__latch_take(&c->recv_latch);
+        weft__latch_lock(&c->recv_latch);
     }
 }
 
 static inline void unlock_receivers(weft_chan *c)
 {
     if (__builtin_expect(c->source.owner == NULL, 1)) {
-        weft__latch_drop(&c->recv_latch);
+        weft__latch_unlock(&c->recv_latch);
     }
 }
 
@@ -59,9 +59,9 @@ HOT void lock_both(weft_chan *c, bool buffered)
         return;
     }
     if (buffered) {
-        weft__latch_take(&c->recv_latch);
+        weft__latch_lock(&c->recv_latch);
     }
-    weft__latch_take(&c->send_latch);
+    weft__latch_lock(&c->send_latch);
 }
 
 HOT void unlock_both(weft_chan *c, bool buffered)
@@ -69,9 +69,9 @@ HOT void unlock_both(weft_chan *c, bool buffered)
     if (__builtin_expect(c->source.owner != NULL, 0)) {
         return;
     }
-    weft__latch_drop(&c->send_latch);
+    weft__latch_unlock(&c->send_latch);
     if (buffered) {
-        weft__latch_drop(&c->recv_latch);
+        weft__latch_unlock(&c->recv_latch);
     }
 }
 
@@ -105,7 +105,7 @@ static inline char *slot(const weft_chan *c, uint64_t index)
 }
 
 /* With the senders' latch held: whether the ring has a free slot. */
-static inline bool has_room(weft_chan *c)
+static inline bool has_space(weft_chan *c)
 {
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
     if (tail - c->head_seen < c->capacity) {
@@ -152,7 +152,7 @@ HOT void pop(weft_chan *c, void *item, size_t bytes)
         __builtin_prefetch(c->slots + ((head + c->ahead) & c->mask) * bytes);
     }
     copy_bytes(item, c->slots + (head & c->mask) * bytes, bytes);
-    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */
+    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_space */
 }
 
 /* With both latches held: doubles the capacity, up to the limit. False: the limit is reached, or
@@ -164,7 +164,7 @@ void weft__chan_refill(weft_chan *c, struct weft__chain *ready);
 /* --- waiters --------------------------------------------------------------------------- */
 
 /* With the senders' latch held: hands the item to a waiting receiver. False: there is none left. */
-HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
+HOT bool hand_to_receiver(weft_chan *c, const void *item, struct weft__chain *ready)
 {
     struct weft__node *node;
     while ((node = weft__waitlist_pop(&c->source.waiters))) {
@@ -186,7 +186,7 @@ HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
 }
 
 /* With the receivers' latch held: takes the item of a waiting sender. */
-HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
+HOT bool take_from_sender(weft_chan *c, void *to, struct weft__chain *ready)
 {
     struct weft__node *node;
     bool taken = false;
@@ -194,7 +194,7 @@ HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
         copy(c, to, node->item);
         taken = weft__node_fire(node, NULL, 0, ready);
     }
-    atomic_store_explicit(&c->offered, c->senders.first != NULL, memory_order_relaxed);
+    atomic_store_explicit(&c->has_sender, c->senders.first != NULL, memory_order_relaxed);
     return taken;
 }
 
@@ -207,10 +207,10 @@ HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready, b
     if (__builtin_expect(is_closed(c), 0)) {
         return -EPIPE;
     }
-    if (c->source.waiters.first && hand_over(c, item, ready)) {
+    if (c->source.waiters.first && hand_to_receiver(c, item, ready)) {
         return 0;
     }
-    if (!buffered || !has_room(c)) {
+    if (!buffered || !has_space(c)) {
         return -EAGAIN;
     }
     push(c, item, c->item_bytes);
@@ -234,7 +234,7 @@ HOT int recv_locked_both(weft_chan *c, void *item, struct weft__chain *ready, bo
         weft__chan_refill(c, ready);
         return 0;
     }
-    if (c->senders.first && take_over(c, item, ready)) {
+    if (c->senders.first && take_from_sender(c, item, ready)) {
         return 0;
     }
     return is_closed(c) ? -EPIPE : -EAGAIN;

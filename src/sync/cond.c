@@ -1,21 +1,21 @@
 #include "sync/cond.h"
 
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sync/mutex.h"
 
 static const struct weft__wait_kind cond_kind = {.name = "condition", .label = weft__source_label};
 
 /* Describes a wait on several conditions, for dumps; on the waiter's stack. */
-struct shown {
+struct wait_set {
     weft_cond *const *conds;
     unsigned n;
 };
 
 static uint64_t first_of(uint64_t on, unsigned *others)
 {
-    const struct shown *shown = (const struct shown *)(uintptr_t)on;
-    *others = shown->n - 1;
-    return (uint64_t)(uintptr_t)shown->conds[0];
+    const struct wait_set *wait_set = (const struct wait_set *)(uintptr_t)on;
+    *others = wait_set->n - 1;
+    return (uint64_t)(uintptr_t)wait_set->conds[0];
 }
 
 static const struct weft__wait_kind conds_kind = {
@@ -23,13 +23,13 @@ static const struct weft__wait_kind conds_kind = {
 
 void weft_cond_init(weft_cond *cond, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     weft__source_init(&weft__cond_of(cond)->source, opts);
 }
 
 void weft_cond_deinit(weft_cond *cond)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     weft__source_deinit(&weft__cond_of(cond)->source, "condition");
 }
 
@@ -46,20 +46,20 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
         weft__node_init(&nodes[i], waiter, i);
         weft__cond_arm(weft__cond_of(conds[i]), &nodes[i]);
     }
-    const struct shown shown = {.conds = conds, .n = n};
+    const struct wait_set wait_set = {.conds = conds, .n = n};
     if (mutex) {
         weft_mutex_unlock(mutex);
     }
     enum weft__reason reason =
         n == 1 ? weft__waiter_park(waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0])
-               : weft__waiter_park(waiter, deadline, &conds_kind, (uint64_t)(uintptr_t)&shown);
+               : weft__waiter_park(waiter, deadline, &conds_kind, (uint64_t)(uintptr_t)&wait_set);
     for (unsigned i = 0; i < n; i++) {
         weft__cond_finish(weft__cond_of(conds[i]), &nodes[i]);
     }
     if (mutex) {
-        weft__mutex_lock_surely(weft__mutex_of(mutex));
+        weft__mutex_lock_uninterruptible(weft__mutex_of(mutex));
     }
-    if (weft__reason_done(reason) && which) {
+    if (weft__reason_is_done(reason) && which) {
         *which = weft__reason_index(reason);
     }
     return weft__reason_errno(reason);
@@ -67,7 +67,7 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
 
 int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     struct weft__waiter waiter;
     struct weft__node node;
     return wait_for(&cond, 1, &node, &waiter, mutex, NULL, deadline);
@@ -78,7 +78,8 @@ int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, u
 {
     struct weft__waiter waiter;
     struct weft__node nodes[WEFT_COND_MAX];
-    WEFT__REQUIRE(n >= 1 && n <= WEFT_COND_MAX, "a wait for %u conditions", n);
+    WEFT__REQUIRE(n >= 1 && n <= WEFT_COND_MAX,
+                  "weft_cond_wait_any: %u conditions; must be 1 to 16", n);
     return wait_for(conds, n, nodes, &waiter, mutex, which, deadline);
 }
 
@@ -112,13 +113,13 @@ static __attribute__((noinline)) void signal_any(struct weft__cond *c)
 
 __attribute__((noinline)) void weft_cond_signal(weft_cond *cond)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     struct weft__cond *c = weft__cond_of(cond);
-    struct weft__worker *w = weft__worker_at_entrance();
+    struct weft__worker *w = weft__worker_self_inline();
     if (!weft__source_is_own(&c->source, w)) {
         signal_any(c);
     } else if (c->source.waiters.first) {
-        struct weft__task *ready = weft__source_win_first(&c->source.waiters);
+        struct weft__task *ready = weft__source_claim_first(&c->source.waiters);
         if (__builtin_expect(ready != NULL, 1)) {
             weft__source_wake_own(w, ready);
         } else {
@@ -129,7 +130,7 @@ __attribute__((noinline)) void weft_cond_signal(weft_cond *cond)
 
 void weft_cond_signal_later(weft_cond *cond)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     struct weft__task *ready = signal(weft__cond_of(cond));
     if (ready) {
         weft__place(ready);
@@ -138,7 +139,7 @@ void weft_cond_signal_later(weft_cond *cond)
 
 void weft_cond_broadcast(weft_cond *cond)
 {
-    WEFT__NEED(cond);
+    WEFT__NONNULL(cond);
     struct weft__cond *c = weft__cond_of(cond);
     struct weft__chain ready;
     weft__chain_init(&ready);

@@ -1,11 +1,11 @@
 #include "sync/event.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 static const struct weft__wait_kind event_kind = {.name = "event", .label = weft__source_label};
 
 void weft_event_init(weft_event *event, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     struct weft__event *e = weft__event_of(event);
     weft__source_init(&e->source, opts);
     atomic_init(&e->set, 0);
@@ -13,7 +13,7 @@ void weft_event_init(weft_event *event, const struct weft_sync_opts *opts)
 
 void weft_event_deinit(weft_event *event)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     weft__source_deinit(&weft__event_of(event)->source, "event");
 }
 
@@ -24,13 +24,13 @@ static bool is_set(const struct weft__event *e)
 
 bool weft_event_is_set(const weft_event *event)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     return is_set((const struct weft__event *)(const void *)event);
 }
 
 void weft_event_set(weft_event *event)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     struct weft__event *e = weft__event_of(event);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -43,7 +43,7 @@ void weft_event_set(weft_event *event)
 
 void weft_event_reset(weft_event *event)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     struct weft__event *e = weft__event_of(event);
     weft__source_lock(&e->source);
     atomic_store_explicit(&e->set, 0, memory_order_relaxed);
@@ -52,7 +52,7 @@ void weft_event_reset(weft_event *event)
 
 int weft_event_wait(weft_event *event, int64_t deadline)
 {
-    WEFT__NEED(event);
+    WEFT__NONNULL(event);
     struct weft__event *e = weft__event_of(event);
     if (is_set(e)) {
         return 0;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 static const struct weft__wait_kind future_kind = {.name = "future", .label = weft__source_label};
 
@@ -47,7 +47,7 @@ static uint32_t refs_add(weft_future *future, uint32_t n)
 
 weft_future *weft_future_ref(weft_future *future)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     uint32_t before = refs_add(future, 1);
     WEFT__REQUIRE(before > 0, "weft_future_ref of a future that is gone");
     return future;
@@ -65,7 +65,7 @@ bool weft__future_try_ref(weft_future *future)
     return true;
 }
 
-void weft__future_unref(weft_future *future, struct weft__work *work)
+void weft__future_unref(weft_future *future, struct weft__future_work *work)
 {
     uint32_t before = refs_add(future, -1u);
     WEFT__REQUIRE(before > 0, "weft_future_unref without a reference");
@@ -74,22 +74,22 @@ void weft__future_unref(weft_future *future, struct weft__work *work)
     }
     weft__source_deinit(&future->source, "future");
     weft__future_decide(future, -EPIPE, NULL, -1, work);
-    future->dead = work->dead; /* freed later: weft__group_leave may still access it */
-    work->dead = future;
+    future->garbage = work->garbage; /* freed later: weft__future_group_leave may still access it */
+    work->garbage = future;
 }
 
 void weft_future_unref(weft_future *future)
 {
     if (future) {
-        struct weft__work work = {0};
+        struct weft__future_work work = {0};
         weft__future_unref(future, &work);
-        weft__work_do(&work);
+        weft__future_work_run(&work);
     }
 }
 
 /* --- deciding ------------------------------------------------------------------------- */
 
-static void push(struct weft__thens *list, struct weft__then *then)
+static void push(struct weft__continuations *list, struct weft__continuation *then)
 {
     then->next = NULL;
     then->prev = list->last;
@@ -97,25 +97,26 @@ static void push(struct weft__thens *list, struct weft__then *then)
     list->last = then;
 }
 
-static void take_out(struct weft__thens *list, struct weft__then *then)
+static void unlink_then(struct weft__continuations *list, struct weft__continuation *then)
 {
     *(then->prev ? &then->prev->next : &list->first) = then->next;
     *(then->next ? &then->next->prev : &list->last) = then->prev;
 }
 
 /* From now on `then` is accessed only by the thread that processes the work list. */
-static void give_result(const weft_future *future, struct weft__then *then, struct weft__work *work)
+static void give_result(const weft_future *future, struct weft__continuation *then,
+                        struct weft__future_work *work)
 {
     then->err = future->err;
     then->value = future->value;
-    push(&work->thens, then);
+    push(&work->continuations, then);
 }
 
 bool weft__future_decide(weft_future *future, int err, void *value, int which,
-                         struct weft__work *work)
+                         struct weft__future_work *work)
 {
     struct weft__chain ready;
-    struct weft__then *then;
+    struct weft__continuation *then;
     weft__chain_init(&ready);
     weft__source_lock(&future->source);
     if (atomic_load_explicit(&future->state, memory_order_relaxed) != WEFT__FUTURE_PENDING) {
@@ -128,83 +129,84 @@ bool weft__future_decide(weft_future *future, int err, void *value, int which,
     atomic_store_explicit(&future->state, err ? WEFT__FUTURE_FAILED : WEFT__FUTURE_COMPLETED,
                           memory_order_release); /* pairs: state_of */
     weft__source_fire_all(&future->source.waiters, 0, &ready);
-    while ((then = future->thens.first)) {
-        take_out(&future->thens, then);
+    while ((then = future->continuations.first)) {
+        unlink_then(&future->continuations, then);
         then->linked = false;
         give_result(future, then, work);
     }
-    struct weft__group *group = future->group;
+    struct weft__future_group *group = future->group;
     future->group = NULL;
     weft__source_unlock(&future->source);
     weft__place_chain(&ready);
     if (group) {
-        weft__group_leave(group, work);
+        weft__future_group_leave(group, work);
     }
     return true;
 }
 
-void weft__future_link(weft_future *future, struct weft__then *then, struct weft__work *work)
+void weft__future_link(weft_future *future, struct weft__continuation *then,
+                       struct weft__future_work *work)
 {
     weft__source_lock(&future->source);
     if (atomic_load_explicit(&future->state, memory_order_relaxed) != WEFT__FUTURE_PENDING) {
         give_result(future, then, work);
     } else {
-        push(&future->thens, then);
+        push(&future->continuations, then);
         then->linked = true;
     }
     weft__source_unlock(&future->source);
 }
 
-bool weft__future_unlink(weft_future *future, struct weft__then *then)
+bool weft__future_unlink(weft_future *future, struct weft__continuation *then)
 {
     weft__source_lock(&future->source);
     bool linked = then->linked;
     if (linked) {
-        take_out(&future->thens, then);
+        unlink_then(&future->continuations, then);
         then->linked = false;
     }
     weft__source_unlock(&future->source);
     return linked;
 }
 
-void weft__work_do(struct weft__work *work)
+void weft__future_work_run(struct weft__future_work *work)
 {
-    struct weft__then *then;
-    weft_future *dead;
-    while ((then = work->thens.first)) {
-        take_out(&work->thens, then);
-        then->tell(then, work);
+    struct weft__continuation *then;
+    weft_future *garbage;
+    while ((then = work->continuations.first)) {
+        unlink_then(&work->continuations, then);
+        then->run(then, work);
     }
-    while ((dead = work->dead)) {
-        work->dead = dead->dead;
-        weft__free(dead);
+    while ((garbage = work->garbage)) {
+        work->garbage = garbage->garbage;
+        weft__free(garbage);
     }
 }
 
 static int decide(weft_future *future, int err, void *value)
 {
-    struct weft__work work = {0};
+    struct weft__future_work work = {0};
     bool first = weft__future_decide(future, err, value, -1, &work);
-    weft__work_do(&work);
+    weft__future_work_run(&work);
     return first ? 0 : -EALREADY;
 }
 
 int weft_future_complete(weft_future *future, void *value)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     return decide(future, 0, value);
 }
 
 int weft_future_fail(weft_future *future, int err)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     WEFT__REQUIRE(err < 0, "weft_future_fail: %d is not a negative errno", err);
     return decide(future, err, NULL);
 }
 
 int weft_future_cancel(weft_future *future)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     return decide(future, -ECANCELED, NULL);
 }
 
@@ -218,13 +220,13 @@ static enum weft__future_state state_of(const weft_future *future)
 
 bool weft_future_is_done(const weft_future *future)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     return state_of(future) != WEFT__FUTURE_PENDING;
 }
 
 int weft_future_result(const weft_future *future, void **value)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     switch (state_of(future)) {
     case WEFT__FUTURE_PENDING:
         return -EINPROGRESS;
@@ -241,13 +243,13 @@ int weft_future_result(const weft_future *future, void **value)
 
 int weft_future_which(const weft_future *future)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     return state_of(future) == WEFT__FUTURE_PENDING ? -1 : future->which;
 }
 
 int weft_future_wait(weft_future *future, int64_t deadline)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     if (weft_future_is_done(future)) {
         return 0;
     }
@@ -264,7 +266,7 @@ int weft_future_wait(weft_future *future, int64_t deadline)
 
 int weft_future_get(weft_future *future, void **value, int64_t deadline)
 {
-    WEFT__NEED(future);
+    WEFT__NONNULL(future);
     int err = weft_future_wait(future, deadline);
     return err ? err : weft_future_result(future, value);
 }

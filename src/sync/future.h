@@ -2,7 +2,7 @@
  * for stackless tasks.
  *
  * Deciding a future writes its result, ends all waits, and detaches its list of continuations
- * (struct weft__then). The continuations go to a work list and run one after the other with no lock
+ * (struct weft__continuation). The continuations go to a work list and run one after the other with no lock
  * held; a continuation may decide a derived future, whose own continuations are then appended to
  * the work list. So a chain of any length is processed in a loop, without recursion.
  */
@@ -13,22 +13,24 @@
 
 #include "sync/source.h"
 
-struct weft__work;
-struct weft__group;
+struct weft__future_work;
+struct weft__future_group;
 
 /* A continuation. */
-struct weft__then {
-    struct weft__then *next, *prev; /* in the future's list, under its lock; then in the work
+struct weft__continuation {
+    struct weft__continuation *next,
+        *prev;   /* in the future's list, under its lock; then in the work
                                      * list */
-    bool linked;                    /* in the future's list; under its lock */
-    int err;                        /* the result, once it is known */
+    bool linked; /* in the future's list; under its lock */
+    int err;     /* the result, once it is known */
     void *value;
-    void (*tell)(struct weft__then *then, struct weft__work *work); /* runs the continuation, and
+    void (*run)(struct weft__continuation *then,
+                struct weft__future_work *work); /* runs the continuation, and
                                                                      * takes it */
 };
 
-struct weft__thens {
-    struct weft__then *first, *last;
+struct weft__continuations {
+    struct weft__continuation *first, *last;
 };
 
 enum weft__future_state {
@@ -44,37 +46,37 @@ struct weft__future {
     int err;                 /* err, which and value: immutable once the future is decided */
     int which;
     void *value;
-    struct weft__thens thens;  /* under the lock */
-    struct weft__group *group; /* under the lock: the inputs it is derived from, until it is
+    struct weft__continuations continuations; /* under the lock */
+    struct weft__future_group *group; /* under the lock: the inputs it is derived from, until it is
                                 * decided */
-    struct weft__future *dead; /* the next in a work list */
-    void *values[];            /* for weft_future_all */
+    struct weft__future *garbage;     /* the next in a work list */
+    void *values[];                   /* for weft_future_all */
 };
 
 /* Work that remains to be done when no lock is held. */
-struct weft__work {
-    struct weft__thens thens;
-    struct weft__future *dead; /* freed when all continuations have run */
+struct weft__future_work {
+    struct weft__continuations continuations;
+    struct weft__future *garbage; /* freed when all continuations have run */
 };
 
 /* n: number of values it can hold. NULL: no memory. */
 struct weft__future *weft__future_new(const struct weft_sync_opts *opts, size_t n);
 /* False: the future was decided before. */
 bool weft__future_decide(struct weft__future *future, int err, void *value, int which,
-                         struct weft__work *work);
+                         struct weft__future_work *work);
 /* Adds a reference to a future that may be losing its last one. False: it has none left. */
 bool weft__future_try_ref(struct weft__future *future);
-void weft__future_unref(struct weft__future *future, struct weft__work *work);
+void weft__future_unref(struct weft__future *future, struct weft__future_work *work);
 /* Runs the continuation through `work` if the future is decided, otherwise when it is decided. */
-void weft__future_link(struct weft__future *future, struct weft__then *then,
-                       struct weft__work *work);
+void weft__future_link(struct weft__future *future, struct weft__continuation *then,
+                       struct weft__future_work *work);
 /* False: the continuation is no longer linked, and will run. */
-bool weft__future_unlink(struct weft__future *future, struct weft__then *then);
-void weft__work_do(struct weft__work *work);
+bool weft__future_unlink(struct weft__future *future, struct weft__continuation *then);
+void weft__future_work_run(struct weft__future_work *work);
 
 /* A derived future was decided: it drops all its inputs. Takes the derived future's reference to
  * the group. */
-void weft__group_leave(struct weft__group *group, struct weft__work *work);
+void weft__future_group_leave(struct weft__future_group *group, struct weft__future_work *work);
 
 /* Links the node, whose waiter is armed. False: the future is decided, nothing was linked;
  * disarm. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "sched/body.h"
+#include "sched/stackless.h"
 
 /* For a plain thread or a worker's own context; neither ever migrates to another thread. */
 static _Thread_local uint64_t this_thread;
@@ -18,10 +18,10 @@ __attribute__((noinline)) uint64_t weft__holder_thread(void)
     return holder;
 }
 
-struct weft__task *weft__holder_body(const struct weft__worker *w)
+struct weft__task *weft__holder_stackless(const struct weft__worker *w)
 {
-    struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
-    return task && task->body->holds ? task : NULL;
+    struct weft__task *task = atomic_load_explicit(&w->stackless, memory_order_relaxed);
+    return task && task->stackless->holds ? task : NULL;
 }
 
 struct weft__holder_text weft__holder_text(uint64_t holder)

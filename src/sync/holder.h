@@ -31,7 +31,7 @@ static inline uint64_t weft__holder_of(const struct weft__task *task)
 
 /* The stackless task whose step runs on this worker, if tasks of its kind can hold locks; else
  * NULL. */
-struct weft__task *weft__holder_body(const struct weft__worker *w);
+struct weft__task *weft__holder_stackless(const struct weft__worker *w);
 
 /* The calling fiber, with or without a stack. NULL: a plain thread, or a context that counts as
  * one.
@@ -40,7 +40,7 @@ static inline struct weft__task *weft__holder_caller(void)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = w ? weft__current(w) : NULL;
-    return __builtin_expect(!task && w, 0) ? weft__holder_body(w) : task;
+    return __builtin_expect(!task && w, 0) ? weft__holder_stackless(w) : task;
 }
 
 static inline struct weft__task *weft__holder_task(uint64_t holder)
@@ -59,7 +59,7 @@ static inline uint64_t weft__holder_fiber(uint64_t holder)
 
 /* Whether it is worthwhile to spin until the holder unlocks: only while the holder runs, which is
  * then on a thread other than the caller's. */
-static inline bool weft__holder_runs(uint64_t holder)
+static inline bool weft__holder_is_running(uint64_t holder)
 {
     const struct weft__task *task = weft__holder_task(holder);
     return !task || weft__task_state(task) == WEFT__TASK_RUNNING;

@@ -2,7 +2,7 @@
 
 #include "base/futex.h"
 #include "sched/ident.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 
 static const struct weft__wait_kind job_kind = {.name = "blocking", .label = weft__source_label};
 
@@ -35,7 +35,7 @@ void weft__jobs_push_locked(struct weft__jobs *jobs, struct weft__job *job, stru
     *(jobs->last ? &jobs->last->next : &jobs->first) = job;
     jobs->last = job;
     jobs->queued++;
-    weft__outside_ref(); /* until it has run: a running job may wake a fiber */
+    weft__wake_source_ref(); /* until it has run: a running job may wake a fiber */
     atomic_fetch_add_explicit(&job->refs, 1, memory_order_relaxed);
 }
 
@@ -56,7 +56,7 @@ struct weft__job *weft__jobs_take_locked(struct weft__jobs *jobs)
     return job;
 }
 
-void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
+void weft__jobs_finish(struct weft__jobs *jobs, struct weft__job *job)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -68,7 +68,7 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     jobs->ended++;
     bool last = weft__job_unref(job);
     if (node) {
-        weft__node_tell(node, 0, &ready); /* if this fire fails, the caller is about to leave and
+        weft__node_notify(node, 0, &ready); /* if this fire fails, the caller is about to leave and
                                            * will see the state */
     }
     weft__source_unlock(&jobs->source);
@@ -76,7 +76,7 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     if (last) {
         job->release((struct weft_blocking_job *)(void *)job);
     }
-    weft__outside_unref();
+    weft__wake_source_unref();
 }
 
 /* The job will not run. The caller of this function, or the waiter, has a reference: this one is
@@ -87,7 +87,7 @@ static void give_up_locked(struct weft__jobs *jobs, struct weft__job *job)
     job->state = WEFT__JOB_IDLE;
     job->node = NULL;
     weft__job_unref(job);
-    weft__outside_unref();
+    weft__wake_source_unref();
 }
 
 void weft__jobs_drop_all_locked(struct weft__jobs *jobs, int status, struct weft__chain *ready)
@@ -96,13 +96,13 @@ void weft__jobs_drop_all_locked(struct weft__jobs *jobs, int status, struct weft
     while ((job = jobs->first)) {
         struct weft__node *node = job->node;
         give_up_locked(jobs, job);
-        weft__node_tell(node, status, ready);
+        weft__node_notify(node, status, ready);
     }
 }
 
-enum weft__job_left weft__jobs_leave(struct weft__jobs *jobs, struct weft__job *job)
+enum weft__job_outcome weft__jobs_leave(struct weft__jobs *jobs, struct weft__job *job)
 {
-    enum weft__job_left left = WEFT__JOB_RUNS;
+    enum weft__job_outcome left = WEFT__JOB_RUNS;
     weft__source_lock(&jobs->source);
     if (job->state == WEFT__JOB_QUEUED) {
         give_up_locked(jobs, job);
@@ -130,7 +130,7 @@ static void wake_thread(struct weft__waiter *waiter)
 
 /* Blocks the thread itself, worker or not: for a fiber that is aborted, whose waits all end
  * immediately. */
-static void sleep_through(struct weft__waiter *waiter)
+static void block_thread(struct weft__waiter *waiter)
 {
     while (weft__waiter_reason(waiter) == WEFT__REASON_NONE) {
         weft__futex_wait(&waiter->word, 0, INT64_MAX);
@@ -151,7 +151,7 @@ static bool await_once(struct weft__jobs *jobs, struct weft__job *job)
     struct weft__task *task = self();
     bool asleep = task && (weft__ident_flags(task) & WEFT__IDENT_ABORT);
     if (task) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
     }
     if (asleep) {
         weft__waiter_arm_notify(&waiter, wake_thread);
@@ -167,14 +167,14 @@ static bool await_once(struct weft__jobs *jobs, struct weft__job *job)
         enum weft__reason shielded = weft__waiter_disarm(&waiter);
         WEFT__ASSERT(shielded == WEFT__REASON_NONE || shielded == WEFT__REASON_CANCEL);
     } else if (asleep) {
-        sleep_through(&waiter);
+        block_thread(&waiter);
         ran = true;
     } else {
-        ran = weft__reason_done(weft__jobs_park(jobs, &waiter, WEFT_FOREVER)) ||
+        ran = weft__reason_is_done(weft__jobs_park(jobs, &waiter, WEFT_FOREVER)) ||
               weft__jobs_leave(jobs, job) == WEFT__JOB_RAN;
     }
     if (task) {
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     }
     return ran;
 }

@@ -75,18 +75,18 @@ void weft__jobs_push_locked(struct weft__jobs *jobs, struct weft__job *job,
 /* The oldest job, to be run by the caller; NULL: the queue is empty. */
 struct weft__job *weft__jobs_take_locked(struct weft__jobs *jobs);
 /* After the job's function has returned. Takes the lock. */
-void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job);
+void weft__jobs_finish(struct weft__jobs *jobs, struct weft__job *job);
 /* The jobs will not run: their callers get `status`. */
 void weft__jobs_drop_all_locked(struct weft__jobs *jobs, int status, struct weft__chain *ready);
 
 /* The state of a job when its caller left. */
-enum weft__job_left {
+enum weft__job_outcome {
     WEFT__JOB_NEVER_RAN,
     WEFT__JOB_RUNS, /* still running */
     WEFT__JOB_RAN,
 };
 /* Finish, for a caller whose wait was not ended by its node. Takes the lock. */
-enum weft__job_left weft__jobs_leave(struct weft__jobs *jobs, struct weft__job *job);
+enum weft__job_outcome weft__jobs_leave(struct weft__jobs *jobs, struct weft__job *job);
 
 /* Parks until the job that was pushed with this armed waiter has run, or the wait ends
  * otherwise. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/pool.h"
 
 enum {
@@ -15,7 +15,7 @@ enum {
 };
 
 #define OLD_NS 1000000
-#define PATIENCE 64
+#define MAX_SKIPS 64
 
 /* A holder usually keeps a contended lock for tens of nanoseconds: spin for about two
  * microseconds. */
@@ -36,7 +36,7 @@ enum {
 uint64_t weft__mutex_holder(uint64_t on)
 {
     struct weft__mutex *m = (struct weft__mutex *)(uintptr_t)on;
-    return weft__holder_fiber(weft__source_look(&m->source, &m->word));
+    return weft__holder_fiber(weft__source_peek(&m->source, &m->word));
 }
 
 static const struct weft__wait_kind mutex_kind = {
@@ -71,17 +71,17 @@ static inline __attribute__((always_inline)) bool step(struct weft__mutex *m, ui
 
 void weft_mutex_init(weft_mutex *mutex, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     weft__source_init(&m->source, opts);
     atomic_init(&m->word, 0);
     m->held = (struct weft__held){NULL, NULL};
-    m->passed_over = 0;
+    m->skipped = 0;
 }
 
 void weft_mutex_deinit(weft_mutex *mutex)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     weft__source_deinit(&m->source, "mutex");
     WEFT__REQUIRE(!load(m), "mutex %s was destroyed while %s holds it", name_of(m),
@@ -96,8 +96,8 @@ static struct weft__mutex *of_held(struct weft__held *held)
 }
 
 /* Uses little stack and no stdio streams, because the fiber may have little stack left. */
-static __attribute__((noinline)) void report_forsaken(const struct weft__task *task,
-                                                      const struct weft__mutex *m)
+static __attribute__((noinline)) void report_abandoned(const struct weft__task *task,
+                                                       const struct weft__mutex *m)
 {
     char text[192];
     int n = snprintf(
@@ -109,10 +109,10 @@ static __attribute__((noinline)) void report_forsaken(const struct weft__task *t
 }
 
 /* Called when the fiber ends. */
-static void forsake(struct weft__task *task, struct weft__held *held)
+static void abandon(struct weft__task *task, struct weft__held *held)
 {
     struct weft__mutex *m = of_held(held);
-    report_forsaken(task, m);
+    report_abandoned(task, m);
     uint64_t word = load(m);
     while (!step(m, &word, WEFT__HOLDER_GONE | (word & FLAGS), memory_order_relaxed)) {
     }
@@ -122,14 +122,14 @@ static inline void hold(struct weft__task *task, struct weft__mutex *m)
 {
     m->held.below = task->held;
     task->held = &m->held;
-    if (__builtin_expect(!m->held.forsake, 0)) {
-        m->held.forsake = forsake;
+    if (__builtin_expect(!m->held.abandon, 0)) {
+        m->held.abandon = abandon;
     }
 }
 
 /* Usually the innermost mutex. If the mutex is not in the list, the caller does not hold it, which
  * the unlock reports. */
-static inline void let_go(struct weft__task *task, const struct weft__mutex *m)
+static inline void unhold(struct weft__task *task, const struct weft__mutex *m)
 {
     struct weft__held **at = &task->held;
     while (__builtin_expect(*at != &m->held, 0)) {
@@ -155,7 +155,7 @@ static void check_rank(const struct weft__task *task, const struct weft__mutex *
 /* --- locking ---------------------------------------------------------------------- */
 
 /* One attempt to lock, by one caller. */
-struct suitor {
+struct attempt {
     struct weft__mutex *mutex;
     uint64_t self;
     bool awake;    /* this caller set WOKEN, or was woken with it */
@@ -163,21 +163,21 @@ struct suitor {
     int64_t since; /* when the caller first queued; 0: it has not */
 };
 
-static inline uint64_t without_own_flag(const struct suitor *suitor, uint64_t word)
+static inline uint64_t without_own_flag(const struct attempt *attempt, uint64_t word)
 {
-    return suitor->awake ? word & ~(uint64_t)WOKEN : word;
+    return attempt->awake ? word & ~(uint64_t)WOKEN : word;
 }
 
 /* While the holder runs on another thread, spinning may be faster than a switch. */
-static bool spin(struct suitor *suitor, uint64_t word)
+static bool spin(struct attempt *attempt, uint64_t word)
 {
-    if (suitor->spins == 0 || !weft__holder_runs(word)) {
+    if (attempt->spins == 0 || !weft__holder_is_running(word)) {
         return false;
     }
-    suitor->spins--;
+    attempt->spins--;
     if ((word & WAITERS) && !(word & WOKEN) &&
-        step(suitor->mutex, &word, word | WOKEN, memory_order_relaxed)) {
-        suitor->awake = true;
+        step(attempt->mutex, &word, word | WOKEN, memory_order_relaxed)) {
+        attempt->awake = true;
     }
     for (int i = 0; i < PAUSES; i++) {
         weft__cpu_pause();
@@ -186,7 +186,7 @@ static bool spin(struct suitor *suitor, uint64_t word)
 }
 
 /* Under the lock: clears WAITERS if the list is empty. */
-static void note_waiters_locked(struct weft__mutex *m)
+static void update_waiters_flag_locked(struct weft__mutex *m)
 {
     uint64_t word = load(m);
     while (!m->source.waiters.first && (word & WAITERS) &&
@@ -195,14 +195,14 @@ static void note_waiters_locked(struct weft__mutex *m)
 }
 
 /* Under the lock: if the mutex is held, announces a waiter. False: the mutex is free. */
-static bool announce_locked(struct suitor *suitor)
+static bool announce_locked(struct attempt *attempt)
 {
-    uint64_t word = load(suitor->mutex);
+    uint64_t word = load(attempt->mutex);
     do {
         if (!holder_in(word)) {
             return false;
         }
-    } while (!step(suitor->mutex, &word, without_own_flag(suitor, word) | WAITERS,
+    } while (!step(attempt->mutex, &word, without_own_flag(attempt, word) | WAITERS,
                    memory_order_relaxed));
     return true;
 }
@@ -216,12 +216,12 @@ static void waitlist_push_front(struct weft__waitlist *list, struct weft__node *
 }
 
 /* 0: handed over. -EAGAIN: free, or woken to try. Otherwise the reason why the wait ended. */
-static int queue_up(struct suitor *suitor, int64_t deadline)
+static int queue_up(struct attempt *attempt, int64_t deadline)
 {
-    struct weft__mutex *m = suitor->mutex;
+    struct weft__mutex *m = attempt->mutex;
     int64_t now = weft__clock_ns();
     weft__source_lock(&m->source);
-    if (!announce_locked(suitor)) {
+    if (!announce_locked(attempt)) {
         weft__source_unlock(&m->source);
         return -EAGAIN;
     }
@@ -229,10 +229,10 @@ static int queue_up(struct suitor *suitor, int64_t deadline)
     struct weft__node node;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
-    node.item = (void *)(uintptr_t)suitor->self;
-    bool again = suitor->since != 0;
-    suitor->since = again ? suitor->since : now;
-    node.value = (void *)(intptr_t)suitor->since;
+    node.item = (void *)(uintptr_t)attempt->self;
+    bool again = attempt->since != 0;
+    attempt->since = again ? attempt->since : now;
+    node.value = (void *)(intptr_t)attempt->since;
     if (again) {
         waitlist_push_front(&m->source.waiters, &node);
     } else {
@@ -241,9 +241,9 @@ static int queue_up(struct suitor *suitor, int64_t deadline)
     weft__source_unlock(&m->source);
     enum weft__reason reason =
         weft__waiter_park(&waiter, deadline, &mutex_kind, (uint64_t)(uintptr_t)m);
-    if (weft__reason_done(reason) && node.status == TRY) {
-        suitor->awake = true;
-        suitor->spins = SPINS;
+    if (weft__reason_is_done(reason) && node.status == TRY) {
+        attempt->awake = true;
+        attempt->spins = SPINS;
         return -EAGAIN;
     }
     weft__mutex_finish(m, &node);
@@ -251,7 +251,7 @@ static int queue_up(struct suitor *suitor, int64_t deadline)
 }
 
 /* Whether the holder can make progress while the caller spins: only on another processor. */
-static bool spinning_helps(void)
+static bool can_spin(void)
 {
     const struct weft__worker *w = weft__worker_self();
     return !w || (w->pool && w->pool->spin_ns > 0);
@@ -259,7 +259,7 @@ static bool spinning_helps(void)
 
 static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t deadline)
 {
-    struct suitor suitor = {.mutex = m, .self = weft__holder_of(task)};
+    struct attempt attempt = {.mutex = m, .self = weft__holder_of(task)};
     int err;
     if (m->source.owner) {
         weft__source_check_owner(&m->source);
@@ -267,20 +267,20 @@ static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t dea
     if (WEFT_DEBUG && m->source.rank && task && deadline != 0) {
         check_rank(task, m);
     }
-    WEFT__REQUIRE(holder_in(load(m)) != suitor.self, "%s locks mutex %s, which it holds already",
-                  weft__holder_text(suitor.self).text, name_of(m));
-    suitor.spins = spinning_helps() ? SPINS : 0;
+    WEFT__REQUIRE(holder_in(load(m)) != attempt.self, "%s locks mutex %s, which it holds already",
+                  weft__holder_text(attempt.self).text, name_of(m));
+    attempt.spins = can_spin() ? SPINS : 0;
     do {
         uint64_t word = load(m);
         if (!holder_in(word)) {
-            err = step(m, &word, without_own_flag(&suitor, word) | suitor.self,
+            err = step(m, &word, without_own_flag(&attempt, word) | attempt.self,
                        memory_order_acquire) /* pairs: unlock_slow */
                       ? 0
                       : -EAGAIN;
         } else if (deadline == 0) {
             err = -ETIMEDOUT;
         } else {
-            err = spin(&suitor, word) ? -EAGAIN : queue_up(&suitor, deadline);
+            err = spin(&attempt, word) ? -EAGAIN : queue_up(&attempt, deadline);
         }
     } while (err == -EAGAIN);
     if (err == 0 && task) {
@@ -293,7 +293,7 @@ static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t dea
  * one that succeeds. */
 int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     struct weft__task *task = weft__holder_caller();
     uint64_t word = load(m);
@@ -310,7 +310,7 @@ int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
 }
 
 /* An abort passes through a shield, repeatedly: then the only option is to retry between yields. */
-void weft__mutex_lock_surely(struct weft__mutex *m)
+void weft__mutex_lock_uninterruptible(struct weft__mutex *m)
 {
     struct weft__task *task = weft__holder_caller();
     if (task) {
@@ -336,11 +336,11 @@ static void set_locked(struct weft__mutex *m, uint64_t holder, uint64_t set, uin
 /* Under the lock, by the holder: hands the lock to the first waiter that is still waiting, or wakes
  * it to try; wakes none if that waiter is young and another thread is about to try. True: the lock
  * was handed over. */
-static bool tell_first_locked(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
+static bool wake_first_locked(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
 {
     /* A dispatcher's order must not depend on time: there, the first waiter is always next. */
     const struct weft__worker *w = weft__worker_self();
-    bool by_dispatcher = w && w->rounds;
+    bool by_dispatcher = w && w->group_sched;
     int64_t now = weft__clock_ns();
     struct weft__node *node;
     while ((node = m->source.waiters.first)) {
@@ -358,12 +358,12 @@ static bool tell_first_locked(struct weft__mutex *m, uint64_t self, struct weft_
     return false;
 }
 
-static bool tell_first(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
+static bool wake_first(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
 {
     weft__source_lock(&m->source);
-    m->passed_over = 0;
-    bool handed = tell_first_locked(m, self, ready);
-    note_waiters_locked(m);
+    m->skipped = 0;
+    bool handed = wake_first_locked(m, self, ready);
+    update_waiters_flag_locked(m);
     weft__source_unlock(&m->source);
     return handed;
 }
@@ -393,8 +393,8 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
                       weft__holder_text(self).text, name_of(m), weft__holder_text(word).text);
         /* Repeat if the word has changed: a caller that queues sets WAITERS, and a waiter that was
          * woken to try and failed clears WOKEN. */
-        while ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {
-            if (tell_first(m, self, &ready)) {
+        while ((word & WAITERS) && (!(word & WOKEN) || ++m->skipped >= MAX_SKIPS)) {
+            if (wake_first(m, self, &ready)) {
                 place_handed(&ready);
                 return;
             }
@@ -408,12 +408,12 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
 
 void weft_mutex_unlock(weft_mutex *mutex)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     struct weft__task *task = weft__holder_caller();
     if (__builtin_expect(task != NULL, 1)) {
         uint64_t word = (uint64_t)(uintptr_t)task;
-        let_go(task, m);
+        unhold(task, m);
         if (__builtin_expect(load(m) == word && !m->source.owner, 1) &&
             __builtin_expect(atomic_compare_exchange_strong_explicit(
                                  &m->word, &word, 0,
@@ -430,18 +430,18 @@ void weft_mutex_unlock(weft_mutex *mutex)
 
 bool weft_mutex_is_mine(const weft_mutex *mutex)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     const struct weft__mutex *m = (const struct weft__mutex *)(const void *)mutex;
     return holder_in(load(m)) == weft__holder_of(weft__holder_caller());
 }
 
 weft_fiber weft_mutex_holder(const weft_mutex *mutex)
 {
-    WEFT__NEED(mutex);
+    WEFT__NONNULL(mutex);
     return weft__mutex_holder((uint64_t)(uintptr_t)mutex);
 }
 
-bool weft__mutex_attempt(struct weft__mutex *m)
+bool weft__mutex_try(struct weft__mutex *m)
 {
     const struct weft__task *task = weft__holder_caller();
     if (WEFT_DEBUG && m->source.rank && task) {
@@ -457,12 +457,12 @@ void weft__mutex_hold(struct weft__mutex *m, struct weft__task *task)
 
 bool weft__mutex_arm(struct weft__mutex *m, struct weft__node *node, uint64_t self)
 {
-    struct suitor suitor = {.mutex = m, .self = self};
+    struct attempt attempt = {.mutex = m, .self = self};
     bool wait;
     weft__source_lock(&m->source);
     for (;;) {
         uint64_t word = load(m);
-        if ((wait = announce_locked(&suitor))) {
+        if ((wait = announce_locked(&attempt))) {
             node->item = (void *)(uintptr_t)self;
             node->value = (void *)(intptr_t)-OLD_NS; /* older than any other waiter */
             weft__waitlist_push(&m->source.waiters, node);
@@ -483,7 +483,7 @@ void weft__mutex_finish(struct weft__mutex *m, struct weft__node *node)
     if (node->linked) {
         weft__waitlist_remove(&m->source.waiters, node);
     }
-    note_waiters_locked(m);
+    update_waiters_flag_locked(m);
     weft__source_unlock(&m->source);
 }
 

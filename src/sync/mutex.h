@@ -39,7 +39,7 @@ struct WEFT__OVERLAY weft__mutex {
     _Atomic(uint64_t) word;
     struct weft__held held; /* used by the holder only: link in the list of mutexes that the fiber
                              * holds */
-    uint32_t passed_over;   /* used by the holder only: unlocks since the first waiter was last
+    uint32_t skipped;       /* used by the holder only: unlocks since the first waiter was last
                              * checked */
 };
 
@@ -54,7 +54,7 @@ static inline struct weft__mutex *weft__mutex_of(weft_mutex *mutex)
 
 /* Step one of the calling fiber's lock: takes the lock if it is free, without waiting. Ranks are
  * checked as for a lock that waits. */
-WEFT__MUST_USE bool weft__mutex_attempt(struct weft__mutex *mutex);
+WEFT__MUST_USE bool weft__mutex_try(struct weft__mutex *mutex);
 /* Step two: takes the lock for `self` (sync/holder.h), or links the node, whose waiter is armed,
  * and returns true; when the wait ends by this node, `self` holds the lock. Such a waiter is always
  * handed the lock, never woken to try. */
@@ -71,6 +71,6 @@ void weft__mutex_unlock_as(struct weft__mutex *mutex, uint64_t self);
 uint64_t weft__mutex_holder(uint64_t on);
 
 /* Locks uninterruptibly: no deadline, cancel, interrupt or abort ends the wait. */
-void weft__mutex_lock_surely(struct weft__mutex *mutex);
+void weft__mutex_lock_uninterruptible(struct weft__mutex *mutex);
 
 #endif

@@ -1,5 +1,5 @@
 #include "sync/once.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 enum {
     DONE = 1,
@@ -16,7 +16,7 @@ static const struct weft__wait_kind once_kind = {
 
 void weft_once_init(weft_once *once, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(once);
+    WEFT__NONNULL(once);
     struct weft__once *o = weft__once_of(once);
     weft__source_init(&o->source, opts);
     atomic_init(&o->word, 0);
@@ -24,7 +24,7 @@ void weft_once_init(weft_once *once, const struct weft_sync_opts *opts)
 
 void weft_once_deinit(weft_once *once)
 {
-    WEFT__NEED(once);
+    WEFT__NONNULL(once);
     weft__source_deinit(&weft__once_of(once)->source, "once");
 }
 
@@ -36,18 +36,18 @@ static bool is_done(const struct weft__once *o)
 
 bool weft_once_is_done(const weft_once *once)
 {
-    WEFT__NEED(once);
+    WEFT__NONNULL(once);
     return is_done((const struct weft__once *)(const void *)once);
 }
 
 /* Under the lock. */
-static enum weft__once_turn turn_locked(struct weft__once *o, uint64_t self)
+static enum weft__once_action next_action_locked(struct weft__once *o, uint64_t self)
 {
     uint64_t word = atomic_load_explicit(&o->word, memory_order_relaxed);
     if (word == DONE) {
         return WEFT__ONCE_DONE;
     }
-    WEFT__REQUIRE(word != self, "once %s is asked for by the function that it calls",
+    WEFT__REQUIRE(word != self, "once %s is called again by its own function",
                   o->source.name ? o->source.name : "without a name");
     if (word == 0) {
         atomic_store_explicit(&o->word, self, memory_order_relaxed);
@@ -56,10 +56,10 @@ static enum weft__once_turn turn_locked(struct weft__once *o, uint64_t self)
     return WEFT__ONCE_WAIT;
 }
 
-enum weft__once_turn weft__once_arm(struct weft__once *o, struct weft__node *node, uint64_t self)
+enum weft__once_action weft__once_arm(struct weft__once *o, struct weft__node *node, uint64_t self)
 {
     weft__source_lock(&o->source);
-    enum weft__once_turn turn = turn_locked(o, self);
+    enum weft__once_action turn = next_action_locked(o, self);
     if (turn == WEFT__ONCE_WAIT) {
         weft__waitlist_push(&o->source.waiters, node);
     }
@@ -86,34 +86,34 @@ void weft__once_finish(struct weft__once *o, struct weft__node *node)
 static void left_by_exit(void *arg)
 {
     const struct weft__once *o = arg;
-    weft__panic(__FILE__, __LINE__, "the function that once %s calls has left by weft_exit",
+    weft__panic(__FILE__, __LINE__, "the function that once %s calls has left by weft_fiber_exit",
                 o->source.name ? o->source.name : "without a name");
 }
 
 static void call(struct weft__once *o, void (*fn)(void *arg), void *arg)
 {
-    struct weft_cleanup guard;
+    struct weft_fiber_cleanup guard;
     const struct weft__worker *w = weft__worker_self();
     bool fiber = w && weft__current(w); /* only fibers with a stack have cleanups */
     if (fiber) {
-        weft_cleanup_push(&guard, left_by_exit, o);
+        weft_fiber_cleanup_push(&guard, left_by_exit, o);
     }
     fn(arg);
     if (fiber) {
-        weft_cleanup_pop(&guard, false);
+        weft_fiber_cleanup_pop(&guard, false);
     }
     weft__once_done(o);
 }
 
 int weft_once_call(weft_once *once, void (*fn)(void *arg), void *arg, int64_t deadline)
 {
-    WEFT__NEED(once);
+    WEFT__NONNULL(once);
     struct weft__once *o = weft__once_of(once);
     if (is_done(o)) {
         return 0;
     }
     weft__source_lock(&o->source);
-    enum weft__once_turn turn = turn_locked(o, weft__holder_of(weft__holder_caller()));
+    enum weft__once_action turn = next_action_locked(o, weft__holder_of(weft__holder_caller()));
     if (turn == WEFT__ONCE_WAIT) {
         struct weft__node node;
         weft__node_init(&node, NULL, 0);

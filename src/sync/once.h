@@ -23,14 +23,14 @@ static inline struct weft__once *weft__once_of(weft_once *once)
     return (struct weft__once *)(void *)once;
 }
 
-enum weft__once_turn {
+enum weft__once_action {
     WEFT__ONCE_DONE, /* the function has returned */
     WEFT__ONCE_CALL, /* `self` is the first caller: it calls the function, then weft__once_done */
     WEFT__ONCE_WAIT, /* the node, whose waiter is armed, was linked */
 };
 
-enum weft__once_turn weft__once_arm(struct weft__once *once, struct weft__node *node,
-                                    uint64_t self);
+enum weft__once_action weft__once_arm(struct weft__once *once, struct weft__node *node,
+                                      uint64_t self);
 void weft__once_done(struct weft__once *once);
 /* After the wait has ended, for any reason. */
 void weft__once_finish(struct weft__once *once, struct weft__node *node);

@@ -2,7 +2,7 @@
  * afterwards: the object may be freed as soon as the wait has returned, so the notifier must have
  * released the lock by then. */
 #include "sync/oneshot.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 #include <errno.h>
 
@@ -10,7 +10,7 @@ static const struct weft__wait_kind oneshot_kind = {.name = "oneshot", .label = 
 
 void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(oneshot);
+    WEFT__NONNULL(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     weft__source_init(&o->source, opts);
     o->value = NULL;
@@ -19,7 +19,7 @@ void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts)
 
 void weft_oneshot_deinit(weft_oneshot *oneshot)
 {
-    WEFT__NEED(oneshot);
+    WEFT__NONNULL(oneshot);
     weft__source_deinit(&weft__oneshot_of(oneshot)->source, "oneshot");
 }
 
@@ -33,7 +33,7 @@ static bool hand_over_locked(struct weft__oneshot *o, void *value, int status,
 
 int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
 {
-    WEFT__NEED(oneshot);
+    WEFT__NONNULL(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -52,7 +52,7 @@ int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
 
 int weft_oneshot_close(weft_oneshot *oneshot)
 {
-    WEFT__NEED(oneshot);
+    WEFT__NONNULL(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -87,7 +87,7 @@ static bool must_wait_locked(struct weft__oneshot *o, struct weft__node *node)
 
 int weft_oneshot_wait(weft_oneshot *oneshot, void **value, int64_t deadline)
 {
-    WEFT__NEED(oneshot);
+    WEFT__NONNULL(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__node node;
     weft__node_init(&node, NULL, 0);
@@ -95,7 +95,7 @@ int weft_oneshot_wait(weft_oneshot *oneshot, void **value, int64_t deadline)
     if (must_wait_locked(o, &node)) {
         int err = weft__source_wait_locked(&o->source, &o->source.waiters, &node, deadline,
                                            &oneshot_kind);
-        weft__source_lock(&o->source); /* the one who fired has let go of it */
+        weft__source_lock(&o->source); /* the notifier has released the lock */
         weft__source_unlock(&o->source);
         if (err) {
             return err;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "io/fd.h"
 #include "sched/fdwatch.h"
 #include "sched/fork.h"
@@ -39,7 +39,7 @@ struct weft_process {
     bool done;
     int err; /* -ECHILD: the status is unknown */
     struct weft_process_status status;
-    int ends[3]; /* the parent's side of pipes to the child, until they are taken; -1: none */
+    int pipe_ends[3]; /* the parent's side of pipes to the child, until they are taken; -1: none */
     /* any thread */
     _Atomic(uint32_t) refs;
 };
@@ -110,7 +110,7 @@ struct plan {
 };
 
 /* Moves one of the parent's descriptors above 0, 1 and 2, which the child's would overwrite. */
-static int above_stdio(int fd)
+static int move_above_stdio(int fd)
 {
     if (fd < 0 || fd > 2) {
         return fd;
@@ -124,12 +124,12 @@ static int above_stdio(int fd)
 /* The child's end is blocking, as programs expect; the parent's end is not. */
 static int open_pipe(int which, int *theirs, int *ours)
 {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    int pipe_ends[2];
+    if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
         return -errno;
     }
-    *theirs = above_stdio(ends[which == 0 ? 0 : 1]);
-    *ours = ends[which == 0 ? 1 : 0];
+    *theirs = move_above_stdio(pipe_ends[which == 0 ? 0 : 1]);
+    *ours = pipe_ends[which == 0 ? 1 : 0];
     return *theirs < 0 || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
 }
 
@@ -227,7 +227,7 @@ static int start(weft_process *process, const char *const *argv,
     struct plan plan;
     char *const *args = mutable(argv);
     char *const *env = opts->env ? mutable(opts->env) : environ;
-    int err = plan_init(&plan, opts, process->ends);
+    int err = plan_init(&plan, opts, process->pipe_ends);
     if (!err && opts->path) {
         err = -posix_spawn(&process->pid, opts->path, &plan.actions, &plan.attr, args, env);
     } else if (!err) {
@@ -238,7 +238,7 @@ static int start(weft_process *process, const char *const *argv,
 }
 
 /* The child cannot be watched: kills and reaps it. */
-static void abandon(pid_t pid)
+static void kill_and_reap(pid_t pid)
 {
     kill(pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
@@ -277,7 +277,7 @@ int weft_process_spawn(weft_process **out, const char *const *argv,
     weft__source_init(&process->source, &(struct weft_sync_opts){.name = opts->name});
     process->born = weft__fork_generation();
     atomic_init(&process->refs, 2); /* the handle and the watcher */
-    process->ends[0] = process->ends[1] = process->ends[2] = -1;
+    process->pipe_ends[0] = process->pipe_ends[1] = process->pipe_ends[2] = -1;
     int err = start(process, argv, opts);
     if (err) {
         goto free_process;
@@ -298,12 +298,12 @@ int weft_process_spawn(weft_process **out, const char *const *argv,
     return 0;
 
 abandon_child:
-    abandon(process->pid);
+    kill_and_reap(process->pid);
     if (fd >= 0) {
         close(fd);
     }
 free_process:
-    close_all(process->ends);
+    close_all(process->pipe_ends);
     weft__free(process);
     return err;
 }
@@ -313,7 +313,7 @@ free_process:
 
 int weft_process_wait(weft_process *process, struct weft_process_status *out, int64_t deadline)
 {
-    WEFT__NEED(process);
+    WEFT__NONNULL(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     int err;
     atomic_fetch_add_explicit(&process->refs, 1, memory_order_relaxed);
@@ -354,7 +354,7 @@ void weft__process_finish(weft_process *process, struct weft__node *node)
 
 int weft_process_kill(weft_process *process, int signal)
 {
-    WEFT__NEED(process);
+    WEFT__NONNULL(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     int err = -ESRCH;
     weft__source_lock(&process->source);
@@ -366,16 +366,16 @@ int weft_process_kill(weft_process *process, int signal)
 }
 
 /* Until it is taken, the descriptor is unused and need not be registered with Weft. */
-int weft_process_take(weft_process *process, int which)
+int weft_process_pipe(weft_process *process, int which)
 {
-    WEFT__NEED(process);
+    WEFT__NONNULL(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     if (which < 0 || which > 2) {
         return -EBADF;
     }
     weft__source_lock(&process->source);
-    int fd = process->ends[which];
-    process->ends[which] = -1;
+    int fd = process->pipe_ends[which];
+    process->pipe_ends[which] = -1;
     weft__source_unlock(&process->source);
     if (fd < 0) {
         return -EBADF;
@@ -389,7 +389,7 @@ int weft_process_take(weft_process *process, int which)
 
 int weft_process_pid(const weft_process *process)
 {
-    WEFT__NEED(process);
+    WEFT__NONNULL(process);
     return process->pid;
 }
 
@@ -403,7 +403,7 @@ void weft_process_close(weft_process *process)
     weft__chain_init(&ready);
     weft__source_lock(&process->source);
     weft__source_fire_all(&process->source.waiters, -EPIPE, &ready);
-    close_all(process->ends);
+    close_all(process->pipe_ends);
     weft__source_unlock(&process->source);
     weft__place_chain(&ready);
     unref(process);

@@ -14,7 +14,7 @@
  * under the lock. The same holds for WRITER without readers: a thread that sets WRITER while QUEUED
  * is set may ignore tentative readers.
  *
- * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/show.h) is named in the word
+ * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/reader_slot.h) is named in the word
  * need not count its readers:
  *
  *   reader, on the slot's thread                 writer, on another thread
@@ -59,7 +59,7 @@ struct WEFT__OVERLAY weft__rwlock {
                                * the writer */
     struct weft__waitlist readers; /* under the lock */
     /* Any thread, relaxed: heuristics about how the lock is used. */
-    _Atomic(uint64_t) home; /* the thread that called last */
+    _Atomic(uint64_t) last_thread; /* the thread that called last */
     _Atomic(int64_t) leased_until;
     _Atomic(uint32_t) calls;   /* in a row by that thread */
     _Atomic(uint32_t) bounces; /* changes of that thread in a row */
@@ -75,7 +75,7 @@ static inline struct weft__rwlock *weft__rwlock_of(weft_rwlock *lock)
 }
 
 /* Enters the calling worker's reader slot in the word if no other slot is entered. */
-void weft__rwlock_show_up(struct weft__rwlock *lock);
+void weft__rwlock_enter_slot(struct weft__rwlock *lock);
 
 /* Takes the lock and returns false, or links the node, whose waiter is armed, and returns true: if
  * the wait ends by this node, the lock is taken. `writer`: the holder that wants to write; 0: for

@@ -20,15 +20,15 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/need.h"
-#include "sched/body.h"
+#include "base/nonnull.h"
 #include "sched/cancel.h"
+#include "sched/fiber_local.h"
 #include "sched/ident.h"
-#include "sched/local.h"
 #include "sched/pool.h"
+#include "sched/stackless.h"
 #include "sync/holder.h"
 
-#define EXPIRE_AT_ONCE 256 /* children the timer cancels; a waiting parent cancels the rest */
+#define EXPIRE_BATCH 256 /* children the timer cancels; a waiting parent cancels the rest */
 
 struct weft__child {
     struct weft__waiter waiter; /* first: the waiter is the child */
@@ -36,7 +36,7 @@ struct weft__child {
     struct weft__scope *scope;
     struct weft__child *next, **at; /* under the scope's lock */
     weft_fiber fiber;               /* 0: it has not started */
-    struct weft_cleanup cleanup;
+    struct weft_fiber_cleanup cleanup;
 };
 
 typedef int (*child_fn)(void *arg);
@@ -77,7 +77,7 @@ static bool cancel_children(struct weft__scope *s, size_t max, struct weft__chai
         weft_fiber fiber = child ? child->fiber : WEFT_NO_FIBER;
         if (child) {
             unlink_child(child);
-            link_child(&s->told, child);
+            link_child(&s->cancelled_children, child);
         }
         weft__source_unlock(&s->source);
         if (!child) {
@@ -92,7 +92,7 @@ static bool cancel_children(struct weft__scope *s, size_t max, struct weft__chai
 }
 
 /* Under the lock: records the result of close, unless one was recorded before. */
-static void note_locked(struct weft__scope *s, int err)
+static void record_result_locked(struct weft__scope *s, int err)
 {
     if (s->result == 0) {
         s->result = err;
@@ -102,7 +102,7 @@ static void note_locked(struct weft__scope *s, int err)
 static void cancel_with(struct weft__scope *s, int err)
 {
     weft__source_lock(&s->source);
-    note_locked(s, err);
+    record_result_locked(s, err);
     s->cancelled = true;
     weft__source_unlock(&s->source);
     cancel_children(s, SIZE_MAX, NULL);
@@ -110,7 +110,7 @@ static void cancel_with(struct weft__scope *s, int err)
 
 void weft_scope_cancel(weft_scope *scope)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
     WEFT__REQUIRE(s->open, "weft_scope_cancel: the scope is not open");
     cancel_with(s, 0);
@@ -118,7 +118,7 @@ void weft_scope_cancel(weft_scope *scope)
 
 bool weft_scope_is_cancelled(weft_scope *scope)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
     weft__source_lock(&s->source);
     bool cancelled = s->cancelled;
@@ -130,7 +130,7 @@ bool weft_scope_is_cancelled(weft_scope *scope)
 static void expire_locked(struct weft__scope *s)
 {
     if (!s->cancelled) {
-        note_locked(s, s->live ? -ETIMEDOUT : 0);
+        record_result_locked(s, s->live ? -ETIMEDOUT : 0);
         s->cancelled = s->expired = true;
     }
 }
@@ -145,7 +145,7 @@ static void deadline_passed(struct weft__timer *timer, void *arg)
     weft__source_lock(&s->source);
     expire_locked(s);
     weft__source_unlock(&s->source);
-    if (cancel_children(s, EXPIRE_AT_ONCE, ready)) {
+    if (cancel_children(s, EXPIRE_BATCH, ready)) {
         weft__source_lock(&s->source);
         struct weft__node *parent = weft__waitlist_pop(&s->source.waiters);
         bool waits = parent && weft__node_fire(parent, NULL, 0, ready);
@@ -159,7 +159,7 @@ static void deadline_passed(struct weft__timer *timer, void *arg)
 /* --- a child ------------------------------------------------------------------------------ */
 
 /* Decrements the count of live children; the last child fires the parent. */
-static void count_out(struct weft__scope *s, struct weft__child *child)
+static void decrement_live(struct weft__scope *s, struct weft__child *child)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -178,14 +178,14 @@ static void count_out(struct weft__scope *s, struct weft__child *child)
 static void child_ended(struct weft__waiter *waiter)
 {
     struct weft__child *child = (struct weft__child *)(void *)waiter;
-    count_out(child->scope, child);
+    decrement_live(child->scope, child);
 }
 
-static void note_result(struct weft__scope *s, int result)
+static void record_child_result(struct weft__scope *s, int result)
 {
     if (result < 0) {
         weft__source_lock(&s->source);
-        note_locked(s, s->cancelled && result == -ECANCELED ? 0 : result);
+        record_result_locked(s, s->cancelled && result == -ECANCELED ? 0 : result);
         bool cancels = s->fail_fast && !s->cancelled;
         s->cancelled = s->cancelled || cancels;
         weft__source_unlock(&s->source);
@@ -196,10 +196,10 @@ static void note_result(struct weft__scope *s, int result)
 }
 
 /* The last of the child's cleanups: its result is known. */
-static void child_leaves(void *arg)
+static void child_exit(void *arg)
 {
     struct weft__child *child = arg;
-    note_result(child->scope, (int)(intptr_t)weft__task_rare(current())->result);
+    record_child_result(child->scope, (int)(intptr_t)weft__task_rare(current())->result);
 }
 
 static void make_joiner(struct weft__child *child, struct weft__scope *s,
@@ -216,21 +216,21 @@ static void link_started(struct weft__child *child, struct weft__scope *s)
 {
     weft__source_lock(&s->source);
     bool cancelled = s->cancelled;
-    link_child(cancelled ? &s->told : &s->running, child);
+    link_child(cancelled ? &s->cancelled_children : &s->running, child);
     weft__source_unlock(&s->source);
     if (cancelled) {
         weft_cancel(child->fiber);
     }
 }
 
-static void child_starts(struct weft__child *child, struct weft__scope *s)
+static void child_start(struct weft__child *child, struct weft__scope *s)
 {
     struct weft__task *task = current();
     make_joiner(child, s, child_ended);
     child->fiber = weft__task_handle(task);
     task->joiners = &child->node; /* the fiber is detached: it has no other joiners */
     weft__task_rare(task)->scope = s;
-    weft_cleanup_push(&child->cleanup, child_leaves, child);
+    weft_fiber_cleanup_push(&child->cleanup, child_exit, child);
     link_started(child, s);
 }
 
@@ -240,13 +240,13 @@ static void *child_run(struct weft__parent *parent, weft_fn fn, void *arg)
     struct weft__child child;
     struct weft__scope *s =
         (struct weft__scope *)(void *)((char *)parent - offsetof(struct weft__scope, parent));
-    child_starts(&child, s);
+    child_start(&child, s);
     int result = ((child_fn)(void (*)(void))fn)(arg);
     struct weft__task *task = current();
     if (weft__task_rare(task)->cleanups != &child.cleanup) {
         weft__local_check_nodes(task, &child);
     }
-    weft_exit((void *)(intptr_t)result);
+    weft_fiber_exit((void *)(intptr_t)result);
 }
 
 int weft__scope_admit(struct weft__scope *s)
@@ -255,7 +255,7 @@ int weft__scope_admit(struct weft__scope *s)
     weft__source_lock(&s->source);
     int err = s->expired ? -ETIMEDOUT : s->cancelled ? -ECANCELED : 0;
     if (s->expired) {
-        note_locked(s, err);
+        record_result_locked(s, err);
     }
     s->live += !err;
     weft__source_unlock(&s->source);
@@ -265,7 +265,7 @@ int weft__scope_admit(struct weft__scope *s)
 int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
                      const struct weft_fiber_opts *opts)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
     int err = weft__scope_admit(s);
     if (err) {
@@ -274,7 +274,7 @@ int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), v
     err = fn ? weft__spawn_child(&s->parent, s->pool, out, (weft_fn)(void (*)(void))fn, arg, opts)
              : -EINVAL;
     if (err) {
-        count_out(s, NULL);
+        decrement_live(s, NULL);
     }
     return err;
 }
@@ -287,7 +287,8 @@ static uint64_t some_child(uint64_t on)
     struct weft__scope *s = (struct weft__scope *)(uintptr_t)on;
     weft_fiber fiber = WEFT_NO_FIBER;
     if (weft__lock_try(&s->source.lock)) {
-        struct weft__child *child = s->running.first ? s->running.first : s->told.first;
+        struct weft__child *child =
+            s->running.first ? s->running.first : s->cancelled_children.first;
         fiber = child ? child->fiber : WEFT_NO_FIBER;
         weft__unlock(&s->source.lock);
     }
@@ -297,13 +298,14 @@ static uint64_t some_child(uint64_t on)
 static const struct weft__wait_kind scope_kind = {
     .name = "scope", .holder = some_child, .label = weft__source_label};
 
-/* Locked on entry, unlocked on return. `firm`: nothing but the children ends this wait. */
-static int wait_locked(struct weft__scope *s, bool firm)
+/* Locked on entry, unlocked on return. `uninterruptible`: nothing but the children ends this wait. */
+static int wait_locked(struct weft__scope *s, bool uninterruptible)
 {
     struct weft__waiter waiter;
     struct weft__node node;
     int64_t deadline = weft__scope_until(s);
-    weft__waiter_arm(&waiter, firm ? WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT);
+    weft__waiter_arm(&waiter, uninterruptible ? WEFT__WAIT_OBJECT | WEFT__WAIT_UNABORTABLE
+                                              : WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
     weft__waitlist_push(&s->source.waiters, &node);
     weft__source_unlock(&s->source);
@@ -315,7 +317,7 @@ static int wait_locked(struct weft__scope *s, bool firm)
 
 /* The parent's wait has ended with this error: cancels the children accordingly, including those
  * that the timer has left. */
-static void tell_children(struct weft__scope *s, int err)
+static void cancel_after_wait(struct weft__scope *s, int err)
 {
     if (err == -ETIMEDOUT) {
         weft__source_lock(&s->source);
@@ -329,40 +331,40 @@ static void tell_children(struct weft__scope *s, int err)
     }
 }
 
-static void wait_for_children(struct weft__scope *s, bool firm)
+static void wait_for_children(struct weft__scope *s, bool uninterruptible)
 {
-    if (firm) {
-        weft_shield_enter();
+    if (uninterruptible) {
+        weft_fiber_shield_enter();
     }
     weft__source_lock(&s->source);
     while (s->live > 0) {
-        int err = wait_locked(s, firm);
-        tell_children(s, err);
+        int err = wait_locked(s, uninterruptible);
+        cancel_after_wait(s, err);
         if (err && err != -ETIMEDOUT) {
-            firm = true;
-            weft_shield_enter();
+            uninterruptible = true;
+            weft_fiber_shield_enter();
         }
         weft__source_lock(&s->source);
     }
     weft__source_unlock(&s->source);
-    if (firm) {
-        weft_shield_leave();
+    if (uninterruptible) {
+        weft_fiber_shield_leave();
     }
 }
 
 /* False if the fiber has migrated for good: the wheel that holds the timer may be gone, and so may
  * the source of the fiber's deadline. */
-static bool at_home(const struct weft__scope *s, const struct weft__task *task)
+static bool at_opener_pool(const struct weft__scope *s, const struct weft__task *task)
 {
-    return task->home == s->home || weft__hop_returns_to(weft__task_rare(task), s->home);
+    return task->home == s->home || weft__migration_will_return_to(weft__task_rare(task), s->home);
 }
 
 static void end(struct weft__scope *s)
 {
     struct weft__task *task = current();
     if (s->wheel) {
-        WEFT__REQUIRE(!s->opener || at_home(s, task),
-                      "a fiber has moved to another pool for good with a scope "
+        WEFT__REQUIRE(!s->opener || at_opener_pool(s, task),
+                      "a fiber has migrated to another pool for good with a scope "
                       "open that has a deadline");
         weft__wheel_cancel(s->wheel, &s->timer);
     }
@@ -382,14 +384,14 @@ static void close_as_cleanup(void *arg)
     end(s);
 }
 
-static const char *words(const char *name)
+static const char *name_or_default(const char *name)
 {
     return name ? name : "without a name";
 }
 
 static const char *name_of(const struct weft__scope *s)
 {
-    return words(s->source.name);
+    return name_or_default(s->source.name);
 }
 
 static struct weft__holder_text opener_of(const struct weft__scope *s)
@@ -401,7 +403,7 @@ static struct weft__holder_text opener_of(const struct weft__scope *s)
 
 /* In a fiber of either kind: applies the deadline of the enclosing scope, and starts a timer for
  * the deadline. */
-static void keep_deadline(struct weft__scope *s, struct weft__worker *w)
+static void start_deadline(struct weft__scope *s, struct weft__worker *w)
 {
     if (s->outer && s->outer->deadline < s->deadline) {
         s->deadline = s->outer->deadline;
@@ -423,18 +425,18 @@ static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
     s->outer = rare->scope;
     rare->scope = s;
     rare->scope_name = s->source.name;
-    weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
+    weft_fiber_cleanup_push(&s->cleanup, close_as_cleanup, s);
 }
 
 /* The scope that a stackless task is a child of, or NULL. */
-static struct weft__scope *around_body(const struct weft__task *task)
+static struct weft__scope *scope_of_stackless(const struct weft__task *task)
 {
-    return task->body->scope ? task->body->scope(task) : NULL;
+    return task->stackless->scope ? task->stackless->scope(task) : NULL;
 }
 
 int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     static const struct weft_scope_opts defaults;
     struct weft__scope *s = weft__scope_of(scope);
     struct weft__worker *w = weft__worker_self();
@@ -452,32 +454,33 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
         .pool = opts->pool ? opts->pool : task->home,
     };
     weft__source_init(&s->source, &(struct weft_sync_opts){.name = opts->name});
-    if (task && weft__task_is_body(task)) {
-        s->outer = around_body(task);
+    if (task && weft__task_is_stackless(task)) {
+        s->outer = scope_of_stackless(task);
     } else if (task) {
         open_in_fiber(s, task);
     }
     if (task) {
-        keep_deadline(s, w);
+        start_deadline(s, w);
     }
     return 0;
 }
 
 int weft_scope_close(weft_scope *scope)
 {
-    WEFT__NEED(scope);
+    WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
     struct weft__task *task = current();
     WEFT__REQUIRE(s->open, "weft_scope_close: the scope is not open");
     WEFT__REQUIRE(s->opener == (task ? weft__task_handle(task) : WEFT_NO_FIBER),
-                  "weft_scope_close was not called by the one who opened scope %s: %s", name_of(s),
+                  "weft_scope_close was not called by the opener of scope %s: %s", name_of(s),
                   opener_of(s).text);
     if (task) {
         WEFT__REQUIRE(weft__task_rare(task)->scope == s,
                       "weft_scope_close: scope %s is closed while scope %s, which was opened after "
                       "it, is open: %s has to close that first",
-                      name_of(s), words(weft__task_rare(task)->scope_name), opener_of(s).text);
-        weft_cleanup_pop(&s->cleanup, false);
+                      name_of(s), name_or_default(weft__task_rare(task)->scope_name),
+                      opener_of(s).text);
+        weft_fiber_cleanup_pop(&s->cleanup, false);
     }
     wait_for_children(s, false);
     end(s);
@@ -488,9 +491,9 @@ int64_t weft_scope_deadline(void)
 {
     struct weft__worker *w = weft__worker_self();
     const struct weft__task *task = w ? weft__running(w) : NULL;
-    const struct weft__scope *s = !task                      ? NULL
-                                  : weft__task_is_body(task) ? around_body(task)
-                                                             : weft__task_rare(task)->scope;
+    const struct weft__scope *s = !task                           ? NULL
+                                  : weft__task_is_stackless(task) ? scope_of_stackless(task)
+                                                                  : weft__task_rare(task)->scope;
     return s ? s->deadline : WEFT_FOREVER;
 }
 
@@ -504,10 +507,10 @@ static struct weft__child *child_of(const struct weft__node *node)
 }
 
 /* Called where joiners are notified. */
-static void body_ended(struct weft__waiter *waiter)
+static void stackless_child_ended(struct weft__waiter *waiter)
 {
     struct weft__child *child = (struct weft__child *)(void *)waiter;
-    count_out(child->scope, child);
+    decrement_live(child->scope, child);
     weft__free(child);
 }
 
@@ -517,31 +520,31 @@ struct weft__node *weft__scope_child_make(struct weft__scope *s)
     if (!child) {
         return NULL;
     }
-    make_joiner(child, s, body_ended);
+    make_joiner(child, s, stackless_child_ended);
     return &child->node;
 }
 
-void weft__scope_unadmit(struct weft__scope *s, struct weft__node *node)
+void weft__scope_admit_undo(struct weft__scope *s, struct weft__node *node)
 {
     weft__free(node ? child_of(node) : NULL);
-    count_out(s, NULL);
+    decrement_live(s, NULL);
 }
 
-bool weft__scope_child_started(const struct weft__node *node)
+bool weft__scope_child_has_started(const struct weft__node *node)
 {
     return child_of(node)->fiber != WEFT_NO_FIBER;
 }
 
-void weft__scope_child_starts(struct weft__node *node)
+void weft__scope_child_start(struct weft__node *node)
 {
     struct weft__child *child = child_of(node);
     child->fiber = weft_self();
     link_started(child, child->scope);
 }
 
-void weft__scope_child_leaves(struct weft__node *node, int status)
+void weft__scope_child_exit(struct weft__node *node, int status)
 {
-    note_result(child_of(node)->scope, status);
+    record_child_result(child_of(node)->scope, status);
 }
 
 struct weft__scope *weft__scope_of_child(const struct weft__node *node)
@@ -551,8 +554,7 @@ struct weft__scope *weft__scope_of_child(const struct weft__node *node)
 
 bool weft__scope_arm(struct weft__scope *s, struct weft__node *node)
 {
-    WEFT__REQUIRE(s->open && !s->opener,
-                  "a body without a stack closes a scope that it has not opened");
+    WEFT__REQUIRE(s->open && !s->opener, "a stackless task closes a scope that it did not open");
     weft__source_lock(&s->source);
     bool wait = s->live > 0;
     if (wait) {
@@ -566,7 +568,7 @@ bool weft__scope_finish(struct weft__scope *s, struct weft__node *node, enum wef
                         int *result)
 {
     weft__source_leave(&s->source, &s->source.waiters, node);
-    tell_children(s, weft__reason_errno(reason));
+    cancel_after_wait(s, weft__reason_errno(reason));
     weft__source_lock(&s->source);
     bool over = s->live == 0;
     weft__source_unlock(&s->source);

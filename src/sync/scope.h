@@ -21,8 +21,8 @@ struct WEFT__OVERLAY weft__scope {
     uint64_t live;                 /* children that were spawned and have not ended */
     struct weft__children running; /* children that have started and were not cancelled by the
                                     * scope */
-    struct weft__children told;    /* children that the scope has cancelled */
-    int32_t result;                /* the result of close */
+    struct weft__children cancelled_children; /* children that the scope has cancelled */
+    int32_t result;                           /* the result of close */
     bool cancelled, expired;
     /* immutable */
     bool open, fail_fast;
@@ -34,7 +34,7 @@ struct WEFT__OVERLAY weft__scope {
     struct weft__wheel *wheel; /* holds the timer; NULL: none */
     struct weft__timer timer;
     struct weft__scope *outer; /* the enclosing scope, of this fiber or of its parent */
-    struct weft_cleanup cleanup;
+    struct weft_fiber_cleanup cleanup;
 };
 
 #ifndef WEFT_EXPLORE
@@ -72,10 +72,10 @@ static inline int64_t weft__scope_until(const struct weft__scope *scope)
  * its status, before it ends. */
 int weft__scope_admit(struct weft__scope *scope);
 struct weft__node *weft__scope_child_make(struct weft__scope *scope);
-void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *node);
-void weft__scope_child_starts(struct weft__node *node);
-void weft__scope_child_leaves(struct weft__node *node, int status);
-bool weft__scope_child_started(const struct weft__node *node);
+void weft__scope_admit_undo(struct weft__scope *scope, struct weft__node *node);
+void weft__scope_child_start(struct weft__node *node);
+void weft__scope_child_exit(struct weft__node *node, int status);
+bool weft__scope_child_has_started(const struct weft__node *node);
 struct weft__scope *weft__scope_of_child(const struct weft__node *node);
 
 #endif

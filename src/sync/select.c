@@ -13,7 +13,7 @@
 #define NODES_ON_STACK 8
 
 /* Describes what a select waits on, for dumps; on the waiter's stack. */
-struct shown {
+struct wait_set {
     const struct weft_case *cases;
     size_t n;
 };
@@ -33,8 +33,8 @@ uint64_t weft__select_first(const struct weft_case *cases, size_t n, unsigned *o
 
 static uint64_t first_of(uint64_t on, unsigned *others)
 {
-    const struct shown *shown = (const struct shown *)(uintptr_t)on;
-    return weft__select_first(shown->cases, shown->n, others);
+    const struct wait_set *wait_set = (const struct wait_set *)(uintptr_t)on;
+    return weft__select_first(wait_set->cases, wait_set->n, others);
 }
 
 /* Every object begins with a source. */
@@ -43,7 +43,7 @@ static const struct weft__wait_kind select_kind = {
 
 /* --- the kinds of cases ------------------------------------------------------------ */
 
-static bool settled(struct weft_case *one, int status)
+static bool complete_case(struct weft_case *one, int status)
 {
     if (status == -EAGAIN) {
         return false;
@@ -54,7 +54,7 @@ static bool settled(struct weft_case *one, int status)
 
 static bool take_send(struct weft_case *one)
 {
-    return settled(one, weft__chan_try_send(one->object, one->item));
+    return complete_case(one, weft__chan_try_send(one->object, one->item));
 }
 
 static bool arm_send(struct weft_case *one, struct weft__node *node)
@@ -72,8 +72,8 @@ static void finish_send(struct weft_case *one, struct weft__node *node, bool won
 
 static bool take_recv(struct weft_case *one)
 {
-    return weft__chan_may_recv(one->object) &&
-           settled(one, weft__chan_try_recv(one->object, one->item));
+    return weft__chan_can_recv(one->object) &&
+           complete_case(one, weft__chan_try_recv(one->object, one->item));
 }
 
 static bool arm_recv(struct weft_case *one, struct weft__node *node)
@@ -90,7 +90,7 @@ static void finish_recv(struct weft_case *one, struct weft__node *node, bool won
 
 static bool take_event(struct weft_case *one)
 {
-    return settled(one, weft_event_is_set(one->object) ? 0 : -EAGAIN);
+    return complete_case(one, weft_event_is_set(one->object) ? 0 : -EAGAIN);
 }
 
 static bool arm_event(struct weft_case *one, struct weft__node *node)
@@ -107,7 +107,7 @@ static void finish_event(struct weft_case *one, struct weft__node *node, bool wo
 
 static bool take_future(struct weft_case *one)
 {
-    return settled(one, weft_future_is_done(one->object) ? 0 : -EAGAIN);
+    return complete_case(one, weft_future_is_done(one->object) ? 0 : -EAGAIN);
 }
 
 static bool arm_future(struct weft_case *one, struct weft__node *node)
@@ -141,7 +141,7 @@ static void finish_cond(struct weft_case *one, struct weft__node *node, bool won
 /* A time case has no node: the deadline of the wait is the earliest of them. */
 static bool take_at(struct weft_case *one)
 {
-    return settled(one, one->at <= weft__clock_ns() ? 0 : -EAGAIN);
+    return complete_case(one, one->at <= weft__clock_ns() ? 0 : -EAGAIN);
 }
 
 static bool arm_none(struct weft_case *one, struct weft__node *node)
@@ -180,14 +180,14 @@ const struct weft__case_ops *weft__case_ops_of(const struct weft_case *one)
         return &never;
     }
     WEFT__REQUIRE((unsigned)one->kind < sizeof kinds / sizeof *kinds,
-                  "weft_select: there is no kind of case %d", (int)one->kind);
+                  "weft_select: unknown case kind %d", (int)one->kind);
     return &kinds[one->kind];
 }
 
 /* --- select ------------------------------------------------------------------------- */
 
 /* A pseudo-random number; consecutive selects get different ones. */
-static uint32_t any_number(void)
+static uint32_t random_number(void)
 {
     static _Atomic(uint32_t) turns;
     struct weft__worker *w = weft__worker_self();
@@ -200,7 +200,7 @@ static uint32_t any_number(void)
  * ready are not preferred. */
 int weft__select_take(struct weft_case *cases, size_t n)
 {
-    uint32_t dice = any_number();
+    uint32_t dice = random_number();
     size_t step = dice >> 31 ? n - 1 : 1;
     size_t i = n ? (size_t)(((uint64_t)(dice & 0x7fffffff) * n) >> 31) : 0;
     for (size_t k = 0; k < n; k++) {
@@ -271,7 +271,7 @@ static void lock_all(const struct weft_case *cases, size_t n)
     for (size_t i = 0; i < n; i++) {
         weft_mutex *mutex = mutex_of(cases, i);
         if (mutex) {
-            weft__mutex_lock_surely(weft__mutex_of(mutex));
+            weft__mutex_lock_uninterruptible(weft__mutex_of(mutex));
         }
     }
 }
@@ -286,7 +286,7 @@ int weft__select_timer(const struct weft_case *cases, size_t n, int64_t deadline
 static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
                       enum weft__reason reason)
 {
-    size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : armed;
+    size_t winner = weft__reason_is_done(reason) ? weft__reason_index(reason) : armed;
     for (size_t i = 0; i < armed; i++) {
         weft__case_ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
     }
@@ -322,9 +322,9 @@ static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes
         return finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter));
     }
     unlock_all(cases, n);
-    const struct shown shown = {.cases = cases, .n = n};
+    const struct wait_set wait_set = {.cases = cases, .n = n};
     enum weft__reason reason = weft__waiter_park(waiter, timer >= 0 ? cases[timer].at : deadline,
-                                                 &select_kind, (uint64_t)(uintptr_t)&shown);
+                                                 &select_kind, (uint64_t)(uintptr_t)&wait_set);
     int done = finish_all(cases, nodes, n, timer, reason);
     lock_all(cases, n);
     return done;
@@ -361,19 +361,19 @@ enum {
 static void fired(struct weft__waiter *waiter)
 {
     struct weft__select *s = (struct weft__select *)(void *)waiter;
-    void (*told)(struct weft__select *) = s->told;
+    void (*on_done)(struct weft__select *) = s->on_done;
     /* Acquire: what the task did until all nodes were linked. pairs: arm_once */
-    if (atomic_fetch_or_explicit(&s->gate, FIRED, memory_order_acq_rel) & LINKED) {
-        told(s);
+    if (atomic_fetch_or_explicit(&s->arrivals, FIRED, memory_order_acq_rel) & LINKED) {
+        on_done(s);
     }
 }
 
-/* A thread that fires while the nodes are being linked also sets its bit in `gate`, and must have
- * done so before the select may be reused: so `gate` is used in every case except when nothing has
+/* A thread that fires while the nodes are being linked also sets its bit in `arrivals`, and must have
+ * done so before the select may be reused: so `arrivals` is used in every case except when nothing has
  * fired, also if a case need not wait. */
 static int arm_once(struct weft__select *s)
 {
-    atomic_init(&s->gate, 0);
+    atomic_init(&s->arrivals, 0);
     weft__waiter_arm_notify(&s->waiter, fired);
     s->armed = arm_all(s->cases, s->n, s->nodes, &s->waiter);
     if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {
@@ -381,14 +381,14 @@ static int arm_once(struct weft__select *s)
     }
     /* pairs: fired, in both directions. From here on the select belongs to the task, unless it was
      * already fired. */
-    if (atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel) & FIRED) {
+    if (atomic_fetch_or_explicit(&s->arrivals, LINKED, memory_order_acq_rel) & FIRED) {
         return weft__select_finish(s);
     }
     return -EINPROGRESS;
 }
 
 int weft__select_arm(struct weft__select *s, struct weft_case *cases, struct weft__node *nodes,
-                     size_t n, int64_t deadline, void (*told)(struct weft__select *select))
+                     size_t n, int64_t deadline, void (*on_done)(struct weft__select *select))
 {
     int done = weft__select_take(cases, n);
     if (done >= 0 || deadline <= 0) {
@@ -396,13 +396,12 @@ int weft__select_arm(struct weft__select *s, struct weft_case *cases, struct wef
     }
     WEFT__REQUIRE(n <= WEFT_SELECT_MAX, "weft_select: %zu cases are too many", n);
     for (size_t i = 0; i < n; i++) {
-        WEFT__REQUIRE(!mutex_of(cases, i),
-                      "a body without a stack selects a condition with a mutex");
+        WEFT__REQUIRE(!mutex_of(cases, i), "a stackless task selects a condition with a mutex");
     }
     s->cases = cases;
     s->nodes = nodes;
     s->n = n;
-    s->told = told;
+    s->on_done = on_done;
     s->timer = weft__select_timer(cases, n, deadline);
     s->until = s->timer >= 0 ? cases[s->timer].at : deadline;
     while ((done = arm_once(s)) == -EAGAIN && (done = weft__select_take(cases, n)) < 0) {

@@ -40,7 +40,7 @@ int weft__select_timer(const struct weft_case *cases, size_t n, int64_t deadline
 
 /* The select of a stackless task. A case may fire while others are still being linked, and the task
  * must not continue before linking is complete: both the linking thread and the firing thread set
- * their bit in `gate`, and the second to arrive resumes the task. */
+ * their bit in `arrivals`, and the second to arrive resumes the task. */
 struct weft__select {
     struct weft__waiter waiter; /* first: the waiter is the select */
     struct weft_case *cases;
@@ -48,17 +48,17 @@ struct weft__select {
     size_t n, armed;          /* number of cases; number of linked nodes */
     int timer;                /* the earliest time case; -1: none comes before the deadline */
     int64_t until; /* when the task's runner has to fire the waiter with REASON_TIMEOUT */
-    void (*told)(struct weft__select *select);
-    _Atomic(uint32_t) gate;
+    void (*on_done)(struct weft__select *select);
+    _Atomic(uint32_t) arrivals;
 };
 
 /* Performs one of the cases and returns its index; or links them all and returns -EINPROGRESS: then
- * `told` is called once when the wait has ended, as a waiter's notify is. Borrows the cases and the
+ * `on_done` is called once when the wait has ended, as a waiter's notify is. Borrows the cases and the
  * nodes until then. A condition is passed without its mutex, which the task itself unlocks and
  * locks. */
 int weft__select_arm(struct weft__select *select, struct weft_case *cases, struct weft__node *nodes,
-                     size_t n, int64_t deadline, void (*told)(struct weft__select *select));
-/* After `told` was called: the index, or the reason why the wait ended. */
+                     size_t n, int64_t deadline, void (*on_done)(struct weft__select *select));
+/* After `on_done` was called: the index, or the reason why the wait ended. */
 int weft__select_finish(struct weft__select *select);
 
 #endif

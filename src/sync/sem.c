@@ -1,5 +1,5 @@
 #include "sync/sem.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 #include <errno.h>
 
@@ -8,22 +8,22 @@ enum {
     ONE = 2,
 };
 
-#define MOST (UINT64_C(1) << 62)
+#define MAX_PERMITS (UINT64_C(1) << 62)
 
 static const struct weft__wait_kind sem_kind = {.name = "semaphore", .label = weft__source_label};
 
 void weft_sem_init(weft_sem *sem, uint64_t permits, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(sem);
+    WEFT__NONNULL(sem);
     struct weft__sem *s = weft__sem_of(sem);
-    WEFT__REQUIRE(permits <= MOST, "a semaphore of more than 2^62 permits");
+    WEFT__REQUIRE(permits <= MAX_PERMITS, "semaphore: more than 2^62 permits");
     weft__source_init(&s->source, opts);
     atomic_init(&s->word, permits * ONE);
 }
 
 void weft_sem_deinit(weft_sem *sem)
 {
-    WEFT__NEED(sem);
+    WEFT__NONNULL(sem);
     weft__source_deinit(&weft__sem_of(sem)->source, "semaphore");
 }
 
@@ -103,7 +103,7 @@ static void serve(struct weft__sem *s)
 
 int weft_sem_acquire(weft_sem *sem, uint64_t n, int64_t deadline)
 {
-    WEFT__NEED(sem);
+    WEFT__NONNULL(sem);
     struct weft__sem *s = weft__sem_of(sem);
     if (take(s, n)) {
         return 0;
@@ -121,21 +121,22 @@ int weft_sem_acquire(weft_sem *sem, uint64_t n, int64_t deadline)
     node.item = (void *)(uintptr_t)n;
     int err = weft__source_wait_locked(&s->source, &s->source.waiters, &node, deadline, &sem_kind);
     if (err == 0) {
-        weft__source_pass(&s->source);
+        weft__source_unlock_wait(&s->source);
     } else {
-        serve(s); /* those behind */
+        serve(s); /* the waiters after it */
     }
     return err;
 }
 
 void weft_sem_release(weft_sem *sem, uint64_t n)
 {
-    WEFT__NEED(sem);
+    WEFT__NONNULL(sem);
     struct weft__sem *s = weft__sem_of(sem);
     struct weft__chain ready;
     uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
     while (!(word & QUEUED)) {
-        WEFT__REQUIRE(n <= MOST && word / ONE + n <= MOST, "a semaphore of more than 2^62 permits");
+        WEFT__REQUIRE(n <= MAX_PERMITS && word / ONE + n <= MAX_PERMITS,
+                      "semaphore: more than 2^62 permits");
         if (step(s, &word, word + n * ONE, memory_order_release)) { /* pairs: take */
             return;
         }
@@ -143,7 +144,8 @@ void weft_sem_release(weft_sem *sem, uint64_t n)
     weft__chain_init(&ready);
     weft__source_lock(&s->source);
     word = atomic_load_explicit(&s->word, memory_order_relaxed);
-    WEFT__REQUIRE(n <= MOST && word / ONE + n <= MOST, "a semaphore of more than 2^62 permits");
+    WEFT__REQUIRE(n <= MAX_PERMITS && word / ONE + n <= MAX_PERMITS,
+                  "semaphore: more than 2^62 permits");
     while (!step(s, &word, word + n * ONE, memory_order_release)) { /* pairs: take */
     }
     serve_locked(s, &ready);
@@ -153,7 +155,7 @@ void weft_sem_release(weft_sem *sem, uint64_t n)
 
 uint64_t weft_sem_permits(const weft_sem *sem)
 {
-    WEFT__NEED(sem);
+    WEFT__NONNULL(sem);
     const struct weft__sem *s = (const struct weft__sem *)(const void *)sem;
     return atomic_load_explicit(&s->word, memory_order_relaxed) / ONE;
 }

@@ -30,7 +30,7 @@
 
 #include "base/alloc.h"
 #include "base/lock.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 #include "sched/fdwatch.h"
 #include "sched/fork.h"
 #include "sync/source.h"
@@ -179,7 +179,7 @@ static bool on_sigfd(struct weft__fdwatch *watch)
 
 /* --- dispositions, under changes --------------------------------------------------------- */
 
-static bool may_wait_for(int signal)
+static bool can_wait_for(int signal)
 {
     struct sigaction now;
     switch (signal) {
@@ -209,7 +209,7 @@ static bool is_ignored(int signal)
     return !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
 }
 
-static void take_over(int signal)
+static void install_handler(int signal)
 {
     struct sigaction ours = {.sa_sigaction = on_signal,
                              .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
@@ -217,7 +217,7 @@ static void take_over(int signal)
     sigaction(signal, &ours, &hub.before[signal]);
 }
 
-static void give_back(int signal)
+static void restore_handler(int signal)
 {
     struct sigaction now;
     sigaction(signal, NULL, &now);
@@ -241,7 +241,7 @@ static void add_signals(uint64_t mask)
 {
     for (int signal = 1; signal < SIGNALS; signal++) {
         if ((mask & bit(signal)) && hub.users[signal]++ == 0) {
-            take_over(signal);
+            install_handler(signal);
         }
     }
     sigfd_set(hub.sigfd);
@@ -251,7 +251,7 @@ static void remove_signals(uint64_t mask)
 {
     for (int signal = 1; signal < SIGNALS; signal++) {
         if ((mask & bit(signal)) && --hub.users[signal] == 0) {
-            give_back(signal);
+            restore_handler(signal);
         }
     }
     sigfd_set(hub.sigfd);
@@ -332,7 +332,7 @@ static void fork_child(void)
 {
     for (int signal = 1; signal < SIGNALS; signal++) {
         if (hub.users[signal]) {
-            give_back(signal);
+            restore_handler(signal);
             hub.users[signal] = 0;
         }
     }
@@ -362,7 +362,7 @@ static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)
 {
     *mask = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!may_wait_for(signals[i])) {
+        if (!can_wait_for(signals[i])) {
             return -EINVAL;
         }
         *mask |= force || !is_ignored(signals[i]) ? bit(signals[i]) : 0;
@@ -424,7 +424,7 @@ static bool take_locked(weft_signal_set *set, struct weft_signal_info *out)
 
 int weft_signal_wait(weft_signal_set *set, struct weft_signal_info *out, int64_t deadline)
 {
-    WEFT__NEED(set);
+    WEFT__NONNULL(set);
     weft__fork_check(set->born, "signal set", set->source.name ? set->source.name : "");
     struct weft_signal_info info;
     int err = 0;

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sched/group_scheduler.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
 
 void weft__source_init(struct weft__source *source, const struct weft_sync_opts *opts)
 {
@@ -14,12 +14,13 @@ void weft__source_init(struct weft__source *source, const struct weft_sync_opts 
                       "%s: the owner, pool %s, has more than one worker",
                       opts->name ? opts->name : "an object", opts->owner->name);
         source->name = opts->name;
-        WEFT__REQUIRE(!opts->owner || !opts->owner->rounds,
+        WEFT__REQUIRE(!opts->owner || !opts->owner->group_sched,
                       "%s: a dispatcher's objects belong to one of its groups",
                       opts->name ? opts->name : "an object");
-        source->owner =
-            opts->group ? weft__ranks_owner((const struct weft__ranks *)(const void *)opts->group)
-                        : opts->owner;
+        source->owner = opts->group
+                            ? weft__group_queues_owner(
+                                  (const struct weft__group_queues *)(const void *)opts->group)
+                            : opts->owner;
         source->rank = opts->rank;
     }
 }
@@ -32,18 +33,18 @@ void weft__source_deinit(struct weft__source *source, const char *what)
     weft__source_lock(source);
     bool waited_on = source->waiters.first != NULL;
     weft__source_unlock(source);
-    WEFT__REQUIRE(!waited_on, "%s %s was destroyed while somebody waits on it", what,
+    WEFT__REQUIRE(!waited_on, "%s %s was destroyed while a fiber or thread waits on it", what,
                   source->name ? source->name : "without a name");
 }
 
 static void name_owner(const void *owner, const char **kind, const char **name)
 {
-    const struct weft__ranks *ranks = weft__owner_ranks(owner);
-    *kind = ranks ? "group " : owner ? "pool " : "a plain thread";
-    *name = ranks ? ranks->name : owner ? ((const weft_pool *)owner)->name : "";
+    const struct weft__group_queues *queues = weft__owner_group_queues(owner);
+    *kind = queues ? "group " : owner ? "pool " : "a plain thread";
+    *name = queues ? queues->name : owner ? ((const weft_pool *)owner)->name : "";
 }
 
-void weft__source_foreign(const struct weft__source *source)
+void weft__source_wrong_owner(const struct weft__source *source)
 {
     const struct weft__worker *w = weft__worker_self();
     const char *kinds[2], *names[2];
@@ -64,7 +65,7 @@ int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist 
     weft__source_unlock(source);
     enum weft__reason reason =
         weft__waiter_park(&waiter, deadline, kind, (uint64_t)(uintptr_t)source);
-    if (weft__reason_done(reason)) {
+    if (weft__reason_is_done(reason)) {
         return node->status;
     }
     weft__source_leave(source, list, node);
@@ -81,7 +82,7 @@ void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft_
     }
 }
 
-uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word)
+uint64_t weft__source_peek(struct weft__source *source, const _Atomic(uint64_t) *word)
 {
     if (!weft__lock_try(&source->lock)) {
         return 0;

@@ -16,7 +16,7 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
-#include "sched/rounds.h"
+#include "sched/group_scheduler.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -39,7 +39,7 @@ void weft__source_init(struct weft__source *source, const struct weft_sync_opts 
 /* For deinit; `what` is the kind of object, for the message. */
 void weft__source_deinit(struct weft__source *source, const char *what);
 /* Stops the program: the caller is not on the owner's thread. */
-void weft__source_foreign(const struct weft__source *source) __attribute__((cold, noreturn));
+void weft__source_wrong_owner(const struct weft__source *source) __attribute__((cold, noreturn));
 
 /* Only for a source with an owner. Stops the program if the caller is not on the owner's thread;
  * returns the caller's worker, which is the owner's. */
@@ -47,7 +47,7 @@ static inline struct weft__worker *weft__source_check_owner(const struct weft__s
 {
     struct weft__worker *w = weft__worker_self();
     if (__builtin_expect(!w || w->owner != source->owner, 0)) {
-        weft__source_foreign(source);
+        weft__source_wrong_owner(source);
     }
     return w;
 }
@@ -64,7 +64,7 @@ static inline bool weft__source_is_own(const struct weft__source *source,
  * fiber that is fully parked in a plain wait. The fiber then belongs to the caller: it is in no
  * list any more and in no queue yet, so the caller may still write the fiber's result. Returns NULL
  * if nothing was done. */
-static inline struct weft__task *weft__source_win_first(struct weft__waitlist *list)
+static inline struct weft__task *weft__source_claim_first(struct weft__waitlist *list)
 {
     struct weft__node *node = list->first;
     struct weft__task *task = node->waiter->task;
@@ -79,11 +79,11 @@ static inline struct weft__task *weft__source_win_first(struct weft__waitlist *l
 /* Queues a fiber that a source with an owner has fired; the fiber belongs to the same owner. */
 static inline void weft__source_wake_own(struct weft__worker *w, struct weft__task *task)
 {
-    if (__builtin_expect(!w->rounds || weft__tracing(w), 0)) {
+    if (__builtin_expect(!w->group_sched || weft__worker_trace_flags(w), 0)) {
         weft__place_front(task);
         return;
     }
-    weft__rounds_wake_in(w->rounds, w->rounds->running, task, true);
+    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, task, true);
 }
 
 static inline void weft__source_lock(struct weft__source *source)
@@ -117,7 +117,7 @@ static inline void weft__source_leave(struct weft__source *source, struct weft__
 /* Waits until the lock has been released once. For a waiter whose wait was ended by the source and
  * that may free the source next: afterwards the thread that ended the wait is no longer at the
  * lock. */
-static inline void weft__source_pass(struct weft__source *source)
+static inline void weft__source_unlock_wait(struct weft__source *source)
 {
     weft__source_lock(source);
     weft__source_unlock(source);
@@ -136,7 +136,7 @@ void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft_
 /* For weft__wait_kind.holder: returns the holder word. While the lock is taken, the word may name a
  * waiter that is just being fired, which would then seem to wait for itself: returns 0 instead.
  * Never blocks. */
-uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word);
+uint64_t weft__source_peek(struct weft__source *source, const _Atomic(uint64_t) *word);
 
 /* For a wait kind whose `on` is the address of a source. */
 const char *weft__source_label(uint64_t on);

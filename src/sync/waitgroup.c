@@ -1,8 +1,8 @@
 #include "sync/waitgroup.h"
-#include "base/need.h"
+#include "base/nonnull.h"
 
 enum {
-    WAITED = 1,
+    HAS_WAITERS = 1,
     ONE = 2,
 };
 
@@ -11,7 +11,7 @@ static const struct weft__wait_kind group_kind = {.name = "wait group",
 
 void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opts)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     weft__source_init(&g->source, opts);
     atomic_init(&g->word, 0);
@@ -19,7 +19,7 @@ void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opt
 
 void weft_waitgroup_deinit(weft_waitgroup *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     weft__source_deinit(&weft__waitgroup_of(group)->source, "wait group");
 }
 
@@ -41,15 +41,15 @@ static inline __attribute__((always_inline)) bool step(struct weft__waitgroup *g
     return atomic_compare_exchange_weak_explicit(&g->word, from, to, order, memory_order_relaxed);
 }
 
-static uint64_t sum(const struct weft__waitgroup *g, uint64_t word, int64_t n)
+static uint64_t add_checked(const struct weft__waitgroup *g, uint64_t word, int64_t n)
 {
     int64_t count;
     WEFT__REQUIRE(!__builtin_add_overflow(count_in(word), n, &count) && count >= 0 &&
                       count < INT64_MAX / 2,
-                  "wait group %s: its count of %lld and %lld",
+                  "wait group %s: count %lld plus %lld is below zero or too large",
                   g->source.name ? g->source.name : "without a name", (long long)count_in(word),
                   (long long)n);
-    return (uint64_t)count * ONE | (word & WAITED);
+    return (uint64_t)count * ONE | (word & HAS_WAITERS);
 }
 
 /* Under the lock. */
@@ -57,8 +57,8 @@ static void add_locked(struct weft__waitgroup *g, int64_t n, struct weft__chain 
 {
     uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed), to;
     do {
-        to = sum(g, word, n);
-        to = to == WAITED ? 0 : to;
+        to = add_checked(g, word, n);
+        to = to == HAS_WAITERS ? 0 : to;
         /* Acquire: the waiters that are fired here see what the other callers did. pairs:
          * weft_waitgroup_add */
     } while (!step(g, &word, to, memory_order_acq_rel));
@@ -69,10 +69,10 @@ static void add_locked(struct weft__waitgroup *g, int64_t n, struct weft__chain 
 
 void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed), to;
-    while ((to = sum(g, word, n)) != WAITED) {
+    while ((to = add_checked(g, word, n)) != HAS_WAITERS) {
         if (step(g, &word, to, memory_order_release)) { /* pairs: add_locked, is_zero_locked */
             return;
         }
@@ -87,17 +87,17 @@ void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
 
 void weft_waitgroup_done(weft_waitgroup *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     weft_waitgroup_add(group, -1);
 }
 
-/* Under the lock: if the count is not zero, sets WAITED in the same atomic step. */
+/* Under the lock: if the count is not zero, sets HAS_WAITERS in the same atomic step. */
 static bool is_zero_locked(struct weft__waitgroup *g)
 {
     /* Acquire: what the counted callers did. pairs: weft_waitgroup_add */
     uint64_t word = atomic_load_explicit(&g->word, memory_order_acquire);
     while (count_in(word) > 0) {
-        if (step(g, &word, word | WAITED, memory_order_relaxed)) {
+        if (step(g, &word, word | HAS_WAITERS, memory_order_relaxed)) {
             return false;
         }
         word = atomic_load_explicit(&g->word, memory_order_acquire);
@@ -107,7 +107,7 @@ static bool is_zero_locked(struct weft__waitgroup *g)
 
 int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     weft__source_lock(&g->source);
     if (is_zero_locked(g)) {
@@ -119,14 +119,14 @@ int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline)
     int err =
         weft__source_wait_locked(&g->source, &g->source.waiters, &node, deadline, &group_kind);
     if (err == 0) {
-        weft__source_pass(&g->source);
+        weft__source_unlock_wait(&g->source);
     }
     return err;
 }
 
 int64_t weft_waitgroup_count(const weft_waitgroup *group)
 {
-    WEFT__NEED(group);
+    WEFT__NONNULL(group);
     const struct weft__waitgroup *g = (const struct weft__waitgroup *)(const void *)group;
     return count_in(atomic_load_explicit(&g->word, memory_order_relaxed));
 }

@@ -1,7 +1,7 @@
 /* The wait group struct, and its wait split in two steps (arm, finish) for stackless tasks.
  *
- * Word: count << 1 | WAITED. A waiter sets WAITED under the source's lock when it queues. While
- * WAITED is set, the count reaches zero only under the lock, so that a waiter, which takes the lock
+ * Word: count << 1 | HAS_WAITERS. A waiter sets HAS_WAITERS under the source's lock when it queues. While
+ * HAS_WAITERS is set, the count reaches zero only under the lock, so that a waiter, which takes the lock
  * before it returns, may free the group.
  */
 #ifndef WEFT_SYNC_WAITGROUP_H

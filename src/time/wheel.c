@@ -39,7 +39,7 @@ static bool is_occupied(const struct weft__wheel *wheel, uint32_t slot)
                       : wheel->occupied[level_of(slot)] >> slot % 64 & 1;
 }
 
-static void occupy(struct weft__wheel *wheel, uint32_t slot)
+static void set_occupied(struct weft__wheel *wheel, uint32_t slot)
 {
     uint64_t bit = (uint64_t)1 << slot % 64;
     unsigned level = 0;
@@ -62,7 +62,7 @@ static bool low_is_empty(const struct weft__wheel *wheel)
     return !any;
 }
 
-static void vacate(struct weft__wheel *wheel, uint32_t slot)
+static void clear_occupied(struct weft__wheel *wheel, uint32_t slot)
 {
     uint64_t bit = (uint64_t)1 << slot % 64;
     if (slot >= LOW) {
@@ -177,7 +177,7 @@ static void place(struct weft__wheel *wheel, struct weft__timer *timer)
     } else {
         timer->prev = NULL;
         list->first = timer;
-        occupy(wheel, slot);
+        set_occupied(wheel, slot);
     }
     list->last = timer;
     atomic_store_explicit(&timer->slot, slot, memory_order_relaxed);
@@ -186,7 +186,7 @@ static void place(struct weft__wheel *wheel, struct weft__timer *timer)
 /* Clears a slot that has become empty. */
 static void empty_slot(struct weft__wheel *wheel, uint32_t slot)
 {
-    vacate(wheel, slot);
+    clear_occupied(wheel, slot);
     if (wheel->cascade == slot) {
         wheel->cascade = WEFT__TIMER_IDLE;
     }
@@ -208,7 +208,7 @@ static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
 }
 
 /* Puts the front into its slot; next() has counted it already. */
-void weft__wheel_settle(struct weft__wheel *wheel)
+void weft__wheel_flush_front(struct weft__wheel *wheel)
 {
     if (wheel->front) {
         place(wheel, wheel->front);
@@ -219,7 +219,7 @@ void weft__wheel_settle(struct weft__wheel *wheel)
 /* next() can only have depended on a timer whose slot is empty without it. */
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
 {
-    weft__wheel_settle(wheel);
+    weft__wheel_flush_front(wheel);
     if (take_out(wheel, timer)) {
         next_raise(wheel);
     }
@@ -227,42 +227,42 @@ void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
 
 bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__latch_take(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
     bool earlier = weft__wheel_add_locked(wheel, timer, deadline);
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return earlier;
 }
 
 bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     /* Always take the lock, pending or not: this waits for a callback that is running. */
-    weft__latch_take(&wheel->lock);
-    bool pending = weft__timer_pending(timer);
+    weft__latch_lock(&wheel->lock);
+    bool pending = weft__timer_is_pending(timer);
     if (pending) {
         weft__wheel_cancel_locked(wheel, timer);
     }
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return pending;
 }
 
 bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__latch_take(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
     int64_t before = weft__wheel_next(wheel);
-    if (weft__timer_pending(timer)) {
+    if (weft__timer_is_pending(timer)) {
         weft__wheel_cancel_locked(wheel, timer);
     }
     weft__wheel_add_locked(wheel, timer, deadline);
     bool earlier = weft__wheel_next(wheel) < before;
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return earlier;
 }
 
-bool weft__wheel_empty(struct weft__wheel *wheel)
+bool weft__wheel_is_empty(struct weft__wheel *wheel)
 {
-    weft__latch_take(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
     bool empty = wheel->levels == 0 && !wheel->front;
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return empty;
 }
 
@@ -294,7 +294,7 @@ static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, 
         timer->prev = NULL;
         wheel->slots[slot].first = timer;
     } else {
-        vacate(wheel, slot);
+        clear_occupied(wheel, slot);
     }
     return expired;
 }
@@ -339,9 +339,9 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         return 0;
     }
     WEFT__STEP();
-    weft__latch_take(&wheel->lock);
+    weft__latch_lock(&wheel->lock);
     uint64_t until = now == INT64_MAX ? tick_of(wheel, now) : (uint64_t)now >> wheel->tick_shift;
-    weft__wheel_settle(wheel);
+    weft__wheel_flush_front(wheel);
     wheel->halt = false;
     if (wheel->levels & 1 && until > wheel->current) {
         warm(wheel, until);
@@ -371,6 +371,6 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         }
     }
     next_raise(wheel);
-    weft__latch_drop(&wheel->lock);
+    weft__latch_unlock(&wheel->lock);
     return expired;
 }

@@ -35,7 +35,7 @@
  *
  * The front: most timers of waits are set and cancelled before any other, so the timer that was
  * added last is not put into its slot at once. It is the front, and next() takes it into account;
- * `behind` is the value of next() without it. If it is cancelled first, that takes two stores. Any
+ * `next_without_front` is the value of next() without it. If it is cancelled first, that takes two stores. Any
  * other operation settles it, that is, puts it into its slot; the wheel is then as if there had
  * never been a front.
  *
@@ -99,8 +99,8 @@ struct weft__wheel {
     bool halt;        /* the current advance has to stop, see weft__wheel_halt */
     uint32_t levels;  /* bit set of the levels that have a timer */
     uint64_t current;
-    struct weft__timer *front; /* in no slot yet, or NULL */
-    int64_t behind;            /* with a front: the value of next() without it */
+    struct weft__timer *front;  /* in no slot yet, or NULL */
+    int64_t next_without_front; /* with a front: the value of next() without it */
     /* Bit sets of the occupied slots; for level 0, see the next two. */
     uint64_t occupied[WEFT__WHEEL_LEVELS];
     uint64_t low[WEFT__WHEEL_LOW_WORDS];
@@ -118,7 +118,7 @@ static inline void weft__timer_init(struct weft__timer *timer,
 }
 
 /* A hint from any thread; exact for a caller that excludes adds, cancels and advances. */
-static inline bool weft__timer_pending(const struct weft__timer *timer)
+static inline bool weft__timer_is_pending(const struct weft__timer *timer)
 {
     return atomic_load_explicit(&timer->slot, memory_order_relaxed) != WEFT__TIMER_IDLE;
 }
@@ -154,7 +154,7 @@ static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
 /* --- for a caller that holds the lock, because it guards data kept beside the node too
  * ----------- */
 
-void weft__wheel_settle(struct weft__wheel *wheel);
+void weft__wheel_flush_front(struct weft__wheel *wheel);
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer);
 
 /* The start of the first tick that begins at or after the deadline; the start of the current tick
@@ -177,16 +177,16 @@ static inline void weft__wheel_next_set(struct weft__wheel *wheel, int64_t next)
 static inline bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer,
                                           int64_t deadline)
 {
-    WEFT__REQUIRE(!weft__timer_pending(timer), "timer added twice");
+    WEFT__REQUIRE(!weft__timer_is_pending(timer), "timer added twice");
     if (wheel->front) {
-        weft__wheel_settle(wheel);
+        weft__wheel_flush_front(wheel);
     }
     timer->deadline = deadline;
     atomic_store_explicit(&timer->slot, WEFT__TIMER_FRONT, memory_order_relaxed);
     wheel->front = timer;
-    wheel->behind = weft__wheel_next(wheel);
+    wheel->next_without_front = weft__wheel_next(wheel);
     int64_t due = weft__wheel_due(wheel, deadline);
-    bool earlier = due < wheel->behind;
+    bool earlier = due < wheel->next_without_front;
     if (earlier) {
         weft__wheel_next_set(wheel, due);
     }
@@ -202,11 +202,11 @@ static inline void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct w
     }
     wheel->front = NULL;
     atomic_store_explicit(&timer->slot, WEFT__TIMER_IDLE, memory_order_relaxed);
-    weft__wheel_next_set(wheel, wheel->behind);
+    weft__wheel_next_set(wheel, wheel->next_without_front);
 }
 
 /* Any thread. Not by next(): a timer for the end of time is pending too. */
-bool weft__wheel_empty(struct weft__wheel *wheel);
+bool weft__wheel_is_empty(struct weft__wheel *wheel);
 
 /* next() in the total order of seq_cst, for two sides that share no common word: one side stores
  * next() (add) and orders it (publish) before it reads what the other wrote; the other side writes

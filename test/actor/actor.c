@@ -5,7 +5,7 @@
 #include <weft/actor.h>
 #include <weft/weft.h>
 
-#include "actor/forced.h"
+#include "actor/forced_stop.h"
 #include "check.h"
 
 static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -26,7 +26,7 @@ static int count(weft_actor *self, const struct weft_actor_event *events, size_t
 static const struct weft_actor_kind counter = {
     .name = "counter", .state_bytes = sizeof(uint64_t), .step = count};
 
-TEST(an_actor_counts_what_it_is_sent)
+TEST(counter_actor_sums_messages_and_returns_result)
 {
     weft_host *host;
     weft_pid pid;
@@ -37,7 +37,7 @@ TEST(an_actor_counts_what_it_is_sent)
         CHECK_EQ(weft_actor_send(pid, "add", i, NULL), 0);
     }
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     CHECK_STR(info.kind, "counter");
     CHECK_EQ(weft_actor_join(pid, &result, 0), -ETIMEDOUT);
     CHECK_EQ(weft_actor_send(pid, "add", 100, NULL), 0);
@@ -53,11 +53,11 @@ TEST(an_actor_counts_what_it_is_sent)
     weft_host_destroy(host);
 }
 
-TEST(a_pid_has_a_text)
+TEST(pid_formats_and_parses_back_bad_text_is_einval)
 {
     char text[64];
     weft_pid pid = {.host = 3, .id = (uint64_t)7 << 32 | 17}, again;
-    weft_pid_text(pid, text, sizeof text);
+    weft_pid_format(pid, text, sizeof text);
     CHECK_STR(text, "<0.3.17.7>");
     CHECK_EQ(weft_pid_parse(&again, text), 0);
     CHECK(weft_pid_equal(pid, again));
@@ -70,7 +70,7 @@ TEST(a_pid_has_a_text)
 }
 
 /* A text may come from anywhere. The last generation of a slot is nobody's. */
-TEST(a_pid_that_nobody_ever_had_is_nobodys)
+TEST(forged_pid_matches_no_actor)
 {
     weft_host *host;
     weft_pid live, gone, pid;
@@ -96,7 +96,7 @@ TEST(a_pid_that_nobody_ever_had_is_nobodys)
         CHECK_EQ(weft_actor_join(pid, &buf, WEFT_FOREVER), -ESRCH);
         CHECK_EQ(weft_actor_kill(pid), -ESRCH);
         CHECK_EQ(weft_actor_cancel(pid, NULL), -ESRCH);
-        CHECK_EQ(weft_actor_look(pid, &info), -ESRCH);
+        CHECK_EQ(weft_actor_info(pid, &info), -ESRCH);
         CHECK_EQ(weft_actor_register(host, "nobody", pid), -ESRCH);
         CHECK_EQ(weft_actor_group_join(host, "nobodies", pid), -ESRCH);
         CHECK_EQ(weft_actor_send_after(pid, "add", 1, NULL, WEFT_FOREVER, &ref), -ESRCH);
@@ -159,7 +159,7 @@ static weft_buf *number(int n)
     return weft_buf_copy(&n, sizeof n);
 }
 
-TEST(two_actors_play)
+TEST(two_actors_exchange_messages_until_done)
 {
     weft_host *host;
     weft_pid a, b;
@@ -181,7 +181,7 @@ TEST(two_actors_play)
     weft_host_destroy(host);
 }
 
-TEST(a_stop_asks_them_to_end)
+TEST(host_stop_cancels_every_actor)
 {
     enum { ACTORS = 100 };
     weft_host *host;
@@ -222,7 +222,7 @@ static void stubborn_close(weft_actor *self)
 static const struct weft_actor_kind stubborn = {
     .name = "stubborn", .step = stubborn_step, .close = stubborn_close, .mailbox = 2};
 
-TEST(the_stubborn_are_ended_at_the_deadline)
+TEST(actor_ignoring_stop_is_ended_at_deadline)
 {
     weft_host *host;
     weft_pid pid;
@@ -242,7 +242,7 @@ static int square(const struct weft_command *command, void *arg)
     (void)arg;
     int n = *(int *)(void *)command->arg->data;
     weft_buf_free(command->arg);
-    return weft_complete(command->actor, command->tag, 0, number(n * n));
+    return weft_command_complete(command->actor, command->tag, 0, number(n * n));
 }
 
 static weft_pid later_actor;
@@ -299,7 +299,7 @@ static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n
 static const struct weft_actor_kind asker = {
     .name = "asker", .state_bytes = sizeof(int), .step = ask};
 
-TEST(commands_complete_at_once_or_later_and_messages_wait_for_them)
+TEST(messages_wait_for_immediate_and_late_completions)
 {
     weft_host *host;
     weft_pid pid;
@@ -318,17 +318,17 @@ TEST(commands_complete_at_once_or_later_and_messages_wait_for_them)
     CHECK_EQ(weft_event_wait(&asked, WEFT_FOREVER), 0);
     struct weft_actor_info info;
     do { /* before that, the step that gets the other completions would get the message, too */
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != WEFT_ACTOR_BLOCKED);
     CHECK_EQ(weft_actor_send(pid, "last", 0, NULL), 0);
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     CHECK_EQ(info.state, WEFT_ACTOR_BLOCKED);
     CHECK_EQ(info.mailbox, 1);
-    CHECK_EQ(weft_complete(later_actor, later_tag, 0, NULL), 0);
+    CHECK_EQ(weft_command_complete(later_actor, later_tag, 0, NULL), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ESRCH);
     CHECK_STR(seen, "ssssssuflm");
-    CHECK_EQ(weft_complete(later_actor, later_tag, 0, NULL), -ESRCH);
+    CHECK_EQ(weft_command_complete(later_actor, later_tag, 0, NULL), -ESRCH);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     weft_host_destroy(host);
 }

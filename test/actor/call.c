@@ -98,7 +98,7 @@ static uint64_t late(void)
     return stats.late;
 }
 
-TEST(a_thread_calls)
+TEST(call_from_thread_returns_reply_or_error)
 {
     weft_buf *reply = NULL;
     begin(1);
@@ -123,7 +123,7 @@ TEST(a_thread_calls)
     CHECK_EQ(weft_actor_call(pid, "square", number(7), &reply, WEFT_FOREVER), -ESRCH);
 }
 
-TEST(a_late_answer_reaches_nobody)
+TEST(late_reply_is_discarded_and_counted)
 {
     weft_buf *reply = NULL;
     begin(1);
@@ -142,7 +142,7 @@ TEST(a_late_answer_reaches_nobody)
     end();
 }
 
-TEST(who_ends_before_it_has_answered_answers_by_its_end)
+TEST(call_to_actor_that_exits_returns_eownerdead)
 {
     begin(1);
     CHECK_EQ(weft_actor_call(pid, "exit", NULL, NULL, WEFT_FOREVER), -EOWNERDEAD);
@@ -172,7 +172,7 @@ static void spawn_blocked(const struct weft_actor_kind *kind)
     struct weft_actor_info info;
     CHECK_EQ(weft_actor_spawn(host, &pid, kind, NULL, NULL), 0);
     do {
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
         weft_sleep(50000);
     } while (info.state != WEFT_ACTOR_BLOCKED);
 }
@@ -181,12 +181,12 @@ static void await_mailbox(unsigned n)
 {
     struct weft_actor_info info;
     do {
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
         weft_sleep(50000);
     } while (info.mailbox < n);
 }
 
-TEST(calls_in_the_mailbox_of_one_that_is_killed_end)
+TEST(queued_calls_of_killed_actor_return_eownerdead)
 {
     static const struct weft_actor_kind blocked = {.name = "blocked", .step = block};
     pthread_t threads[3];
@@ -205,10 +205,10 @@ TEST(calls_in_the_mailbox_of_one_that_is_killed_end)
     end();
 }
 
-TEST(a_call_that_is_dropped_from_a_full_mailbox_ends)
+TEST(call_dropped_from_full_mailbox_returns_enobufs)
 {
     static const struct weft_actor_kind blocked = {
-        .name = "blocked", .step = block, .mailbox = 1, .policy = WEFT_MAILBOX_DROP};
+        .name = "blocked", .step = block, .mailbox = 1, .policy = WEFT_MAILBOX_DROP_OLDEST};
     weft_fiber fiber;
     int answer = 1;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
@@ -235,7 +235,7 @@ static void *call_often(void *arg)
     return NULL;
 }
 
-TEST(fibers_call)
+TEST(many_fibers_call_concurrently_get_own_replies)
 {
     weft_pool *pool;
     begin(2);
@@ -255,7 +255,7 @@ static void *call_later(void *arg)
     return NULL;
 }
 
-TEST(a_call_of_a_fiber_is_cancelled)
+TEST(cancelled_fiber_leaves_call_and_reply_is_late)
 {
     weft_pool *pool;
     weft_fiber fiber;
@@ -302,7 +302,7 @@ static int serve_slowly(weft_actor *self, const struct weft_actor_event *events,
     weft_out_idle(out);
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == WEFT_EVENT_CALL) {
-            weft_actor_reply(events[i].tag, 0, weft_actor_take(&events[i]));
+            weft_actor_reply(events[i].tag, 0, weft_actor_take_buf(&events[i]));
         } else {
             weft_out_done(out, NULL);
         }
@@ -312,7 +312,7 @@ static int serve_slowly(weft_actor *self, const struct weft_actor_event *events,
 
 static const struct weft_actor_kind slow = {.name = "slow", .step = serve_slowly};
 
-TEST(answers_race_deadlines)
+TEST(reply_racing_deadline_is_reply_or_timeout)
 {
     pthread_t threads[3];
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);
@@ -371,7 +371,7 @@ static void join(weft_pid which)
     CHECK(err == 0 || err == -ESRCH);
 }
 
-TEST(an_actor_calls_by_commands)
+TEST(actor_call_command_completes_with_reply_or_error)
 {
     weft_pid one;
     begin(2);
@@ -403,7 +403,7 @@ static int ask_and_go(weft_actor *self, const struct weft_actor_event *events, s
     return 0;
 }
 
-TEST(callers_end_before_their_answers)
+TEST(reply_after_caller_exit_is_late)
 {
     static const struct weft_actor_kind hasty = {.name = "hasty", .step = ask_and_go};
     begin(1);
@@ -419,7 +419,7 @@ TEST(callers_end_before_their_answers)
     end();
 }
 
-TEST(a_call_without_memory_says_so)
+TEST(call_without_memory_returns_enomem)
 {
     int failures = 0;
     begin(1);

@@ -33,7 +33,7 @@ static int hear(struct server *s, const struct weft_actor_event *e, weft_out *ou
         s->kept[s->count++] = e->tag;
         atomic_fetch_add(&kept, 1);
     } else if (e->kind == WEFT_EVENT_CALL && strcmp(topic, "echo") == 0) {
-        CHECK_EQ(weft_actor_reply(e->tag, 0, weft_actor_take(e)), 0);
+        CHECK_EQ(weft_actor_reply(e->tag, 0, weft_actor_take_buf(e)), 0);
     } else if (strcmp(topic, "answer") == 0) { /* those that were kept */
         while (s->count > 0) {
             CHECK_EQ(weft_actor_reply(s->kept[--s->count], 0, NULL), 0);
@@ -186,7 +186,7 @@ static void await_mailbox(unsigned n)
 {
     struct weft_actor_info info;
     do {
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
         sched_yield();
     } while (info.mailbox < n);
 }
@@ -247,12 +247,12 @@ static void seen_calls_end(const struct weft_actor_kind *kind, size_t count)
     }
 }
 
-TEST(seen_calls_end_with_the_callee_however_it_ends)
+TEST(received_calls_fail_on_any_callee_exit)
 {
     seen_calls_end(&server, 6);
 }
 
-TEST(seen_calls_end_with_a_fiber_actor)
+TEST(received_calls_fail_on_fiber_actor_exit)
 {
     seen_calls_end(&fiber_server, 5);
 }
@@ -288,14 +288,14 @@ static void begin_blocked(const struct weft_actor_kind *kind)
     struct weft_actor_info info;
     begin(kind);
     do {
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
         sched_yield();
     } while (info.state != WEFT_ACTOR_BLOCKED);
 }
 
 /* A call is counted before it is linked, so a cancel may find only some of the three: then again,
  * until all of them were in the batch that failed. */
-TEST(calls_in_the_batch_of_a_step_that_fails_end)
+TEST(calls_in_batch_of_failing_step_return_eownerdead)
 {
     do {
         begin_blocked(&waiting);
@@ -307,7 +307,7 @@ TEST(calls_in_the_batch_of_a_step_that_fails_end)
     } while (atomic_load(&batch) != 3);
 }
 
-TEST(unseen_calls_end_with_the_callee)
+TEST(queued_calls_fail_when_callee_is_killed)
 {
     begin_blocked(&waiting);
     start_callers("keep");
@@ -327,7 +327,7 @@ static int wait_for_ever(weft_actor *self, const struct weft_actor_event *events
 
 static const struct weft_actor_kind stubborn = {.name = "stubborn", .step = wait_for_ever};
 
-TEST(calls_end_when_a_host_loses_its_patience)
+TEST(queued_call_fails_on_forced_host_stop)
 {
     begin_blocked(&stubborn);
     callers[0] = (struct caller){.topic = "keep", .err = 1};
@@ -343,7 +343,7 @@ TEST(calls_end_when_a_host_loses_its_patience)
     weft_host_destroy(host);
 }
 
-TEST(calls_of_one_that_had_ended_are_refused)
+TEST(call_to_exited_actor_returns_esrch)
 {
     begin(&server);
     CHECK_EQ(weft_actor_kill(pid), 0);
@@ -353,7 +353,7 @@ TEST(calls_of_one_that_had_ended_are_refused)
     finish();
 }
 
-TEST(a_close_may_still_answer)
+TEST(close_callback_can_still_reply)
 {
     begin(&server);
     start_callers("keep");
@@ -377,7 +377,7 @@ static int init_child(weft_actor *self, const char *method, const weft_buf *inpu
     return 0;
 }
 
-TEST(a_restart_ends_the_calls_of_the_former_one)
+TEST(supervisor_restart_fails_calls_of_old_incarnation)
 {
     static const struct weft_actor_kind child_kind = {
         .name = "server", .state_bytes = sizeof(struct server), .init = init_child, .step = serve};
@@ -457,27 +457,27 @@ static void upgrade(uint64_t how, bool answered)
     finish();
 }
 
-TEST(an_upgrade_of_the_same_state_keeps_its_calls)
+TEST(upgrade_with_same_state_keeps_calls)
 {
     upgrade(0, true);
 }
 
-TEST(an_upgrade_keeps_the_calls_that_it_takes_over)
+TEST(upgrade_keeps_calls_taken_over_by_new_code)
 {
     upgrade(1, true);
 }
 
-TEST(an_upgrade_ends_the_calls_that_it_does_not_take_over)
+TEST(upgrade_fails_calls_not_taken_over_by_new_code)
 {
     upgrade(2, false);
 }
 
-TEST(an_upgrade_that_is_refused_keeps_its_calls)
+TEST(refused_upgrade_keeps_calls)
 {
     upgrade(3, true);
 }
 
-TEST(a_call_that_was_kept_once_is_not_kept_by_the_next_upgrade)
+TEST(call_kept_by_refused_upgrade_fails_on_next_upgrade)
 {
     begin(&older);
     start_callers("keep");
@@ -503,7 +503,7 @@ static int upgrade_blocked(weft_actor *self, const struct weft_actor_event *even
     return weft_out_upgrade(out, &server, convert_without_calls);
 }
 
-TEST(unseen_calls_are_the_new_code_s)
+TEST(queued_calls_are_received_by_upgraded_code)
 {
     static const struct weft_actor_kind blocked = {
         .name = "blocked", .state_bytes = sizeof(bool), .step = upgrade_blocked};
@@ -571,7 +571,7 @@ static void begin_routed(const char *topic)
     await_kept(3);
 }
 
-TEST(a_call_that_was_transferred_outlives_the_callee)
+TEST(transferred_call_survives_callee_exit)
 {
     begin_routed("hand on");
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
@@ -581,7 +581,7 @@ TEST(a_call_that_was_transferred_outlives_the_callee)
     finish();
 }
 
-TEST(a_call_that_was_transferred_ends_with_the_one_that_has_it)
+TEST(transferred_call_fails_when_new_owner_exits)
 {
     begin_routed("hand on");
     CHECK_EQ(weft_actor_kill(second), 0);
@@ -590,7 +590,7 @@ TEST(a_call_that_was_transferred_ends_with_the_one_that_has_it)
     finish();
 }
 
-TEST(a_call_that_was_handed_on_without_a_transfer_ends_with_the_callee)
+TEST(forwarded_call_without_transfer_fails_on_callee_exit)
 {
     begin_routed("lazy");
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
@@ -615,7 +615,7 @@ static int tell_ref(weft_actor *self, const struct weft_actor_event *events, siz
     return 0;
 }
 
-TEST(a_transfer_that_cannot_be_leaves_the_call_where_it_was)
+TEST(failed_call_transfer_leaves_owner_unchanged)
 {
     static const struct weft_actor_kind teller = {.name = "teller", .step = tell_ref};
     weft_pid other, remote;
@@ -647,7 +647,7 @@ TEST(a_transfer_that_cannot_be_leaves_the_call_where_it_was)
 /* --- the caller ends first ----------------------------------------------------------------------
  */
 
-TEST(a_caller_that_ended_first_hears_nothing)
+TEST(caller_gone_before_callee_exit_is_not_notified)
 {
     weft_fiber fiber;
     begin(&server);
@@ -709,7 +709,7 @@ static int init_deadline(weft_actor *self, const char *method, const weft_buf *i
     return 0;
 }
 
-TEST(an_end_at_the_deadline_is_one_of_the_two)
+TEST(callee_exit_racing_deadline_is_exit_or_timeout)
 {
     static const struct weft_actor_kind hasty = {.name = "hasty",
                                                  .state_bytes = sizeof(int64_t),
@@ -745,7 +745,7 @@ TEST(an_end_at_the_deadline_is_one_of_the_two)
  */
 
 /* A new actor's calls have a bucket of the ledger to themselves, most likely an empty one. */
-TEST(a_call_without_memory_gives_its_place_back)
+TEST(call_without_memory_releases_mailbox_capacity)
 {
     struct weft_actor_info info;
     int failures = 0;
@@ -753,13 +753,13 @@ TEST(a_call_without_memory_gives_its_place_back)
     for (int i = 0; i < 64; i++) {
         CHECK_EQ(weft_actor_spawn(host, &pid, &stubborn, NULL, NULL), 0);
         do {
-            CHECK_EQ(weft_actor_look(pid, &info), 0);
+            CHECK_EQ(weft_actor_info(pid, &info), 0);
         } while (info.state != WEFT_ACTOR_BLOCKED);
         weft__alloc_fail_after(1 + i % 2, false); /* the letter's, or the ledger's */
         int err = weft_actor_call(pid, "keep", NULL, NULL, 0);
         weft__alloc_fail_after(0, false);
         CHECK(err == -ENOMEM || err == -ETIMEDOUT);
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
         CHECK_EQ(info.mailbox, err == -ETIMEDOUT);
         failures += err == -ENOMEM;
     }

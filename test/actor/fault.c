@@ -12,7 +12,7 @@
 
 #include "check.h"
 
-enum { HARM = WEFT_COMMAND_OWN };
+enum { HARM = WEFT_COMMAND_USER };
 static char *nowhere;
 
 static int do_harm(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -88,37 +88,37 @@ static void expect(const char *topic, int signal, const char *report)
     }
 }
 
-TEST(a_bad_access_in_a_step_names_the_actor)
+TEST(segfault_in_step_names_actor)
 {
     expect("write", SIGSEGV, "weft: bad access in a step of actor ");
 }
 
-TEST(an_abort_in_a_step_names_the_actor)
+TEST(abort_in_step_names_actor)
 {
     expect("assert", SIGABRT, "weft: abort in a step of actor ");
 }
 
-TEST(an_abort_in_a_handler_names_the_actor_it_works_for)
+TEST(abort_in_command_handler_names_requesting_actor)
 {
     expect("handler", SIGABRT, "weft: abort in a step of actor ");
 }
 
-TEST(a_callers_bug_in_a_step_names_the_actor)
+TEST(api_misuse_in_step_names_actor)
 {
-    expect("bug", SIGABRT, "exits by 0 or a negative errno");
+    expect("bug", SIGABRT, "must be 0 or a negative errno");
 }
 
-TEST(a_bad_access_in_a_fiber_actor_names_it)
+TEST(segfault_in_fiber_actor_names_actor)
 {
     expect("write in a fiber", SIGSEGV, "weft: bad access in fiber actor ");
 }
 
-TEST(an_abort_in_a_fiber_actor_names_it)
+TEST(abort_in_fiber_actor_names_actor)
 {
     expect("abort in a fiber", SIGABRT, "weft: abort in fiber actor ");
 }
 
-TEST(an_abort_elsewhere_says_nothing)
+TEST(abort_outside_actor_prints_no_report)
 {
     expect("outside", SIGABRT, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <weft/weft.h>
 
-#include "actor/forced.h"
+#include "actor/forced_stop.h"
 #include "actor/state.h"
 #include "check.h"
 
@@ -75,7 +75,7 @@ static const struct weft_actor_kind adder = {.name = "adder",
                                              .run = add_up,
                                              .close = count_close};
 
-TEST(a_fiber_actor_receives_and_has_a_result)
+TEST(fiber_actor_receives_messages_and_returns_result)
 {
     weft_host *host = make_host(2);
     weft_pid pid;
@@ -111,7 +111,7 @@ TEST(a_fiber_actor_receives_and_has_a_result)
         CHECK_EQ(err, -ESRCH); /* it was faster */
     }
     CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
-    CHECK_EQ(weft_actor_look(pid, &info), -ESRCH);
+    CHECK_EQ(weft_actor_info(pid, &info), -ESRCH);
     CHECK_EQ(atomic_exchange(&closed, 0), 1);
     weft_buf_free(input);
     weft_buf_free(bad);
@@ -123,7 +123,8 @@ static int answer(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self, (void)result;
     while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE) {
-        CHECK_EQ(weft_actor_send(event->from, "answer", event->tag + 1, weft_actor_take(event)), 0);
+        CHECK_EQ(weft_actor_send(event->from, "answer", event->tag + 1, weft_actor_take_buf(event)),
+                 0);
     }
     return 0;
 }
@@ -170,7 +171,7 @@ static int ask_in_steps(weft_actor *self, const struct weft_actor_event *events,
     return 0;
 }
 
-TEST(fiber_actors_and_others_talk_by_pid)
+TEST(fiber_and_step_actors_exchange_messages)
 {
     static const struct weft_actor_kind fiber = {
         .name = "asker", .state_bytes = sizeof(weft_pid), .init = know, .run = ask};
@@ -244,7 +245,7 @@ static int choose(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(what_is_not_wanted_stays_in_order)
+TEST(selective_receive_keeps_unmatched_messages_in_order)
 {
     static const struct weft_actor_kind chooser = {.name = "chooser", .run = choose};
     static const char tags[] = "1Ab2cD";
@@ -269,7 +270,7 @@ static int take_few(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(what_was_never_wanted_is_dead_letters)
+TEST(messages_never_received_become_dead_letters)
 {
     static const struct weft_actor_kind taker = {.name = "taker", .run = take_few};
     weft_host *host = make_host(1);
@@ -301,14 +302,14 @@ static int hear_cancel(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_CANCEL);
     CHECK_STR((char *)event->buf->data, "please");
-    CHECK(!weft_cancelled()); /* it may still wait */
+    CHECK(!weft_fiber_is_cancelled()); /* it may still wait */
     CHECK_EQ(weft_sleep(1000), 0);
     CHECK_EQ(weft_receive(&event, 0), -ETIMEDOUT);
     atomic_fetch_add(&seen, 1);
     return -EDOM;
 }
 
-TEST(a_cancel_is_an_event_and_ends_no_wait)
+TEST(fiber_actor_cancel_is_event_and_wakes_no_other_wait)
 {
     static const struct weft_actor_kind kind = {
         .name = "polite", .run = hear_cancel, .close = count_close};
@@ -328,7 +329,7 @@ static int hear_kill(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self;
     CHECK_EQ(weft_receive_topic(&event, "never", WEFT_FOREVER), -ECANCELED);
-    CHECK(weft_cancelled());
+    CHECK(weft_fiber_is_cancelled());
     CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED); /* although there is a message */
     CHECK_EQ(weft_sleep(1000), -ECANCELED);
     *result = text("lost");
@@ -336,7 +337,7 @@ static int hear_kill(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(a_kill_ends_a_receive)
+TEST(kill_ends_receive)
 {
     static const struct weft_actor_kind kind = {
         .name = "victim", .run = hear_kill, .close = count_close};
@@ -363,15 +364,15 @@ static int block(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self, (void)result;
     CHECK_EQ(weft_event_wait(&never, WEFT_FOREVER), -ECANCELED);
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     CHECK_EQ(weft_event_wait(&shielded, WEFT_FOREVER), 0);
     CHECK_EQ(weft_receive(&event, 0), -ECANCELED);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     atomic_fetch_add(&seen, 1);
-    weft_exit(NULL);
+    weft_fiber_exit(NULL);
 }
 
-TEST(a_kill_ends_other_waits_and_weft_exit_is_an_end)
+TEST(kill_ends_other_waits_and_weft_exit_ends_fiber_actor)
 {
     static const struct weft_actor_kind kind = {
         .name = "blocked", .run = block, .close = count_close};
@@ -395,7 +396,7 @@ TEST(a_kill_ends_other_waits_and_weft_exit_is_an_end)
 static int leave(weft_actor *self, weft_buf **result)
 {
     (void)self, (void)result;
-    weft_exit(NULL);
+    weft_fiber_exit(NULL);
 }
 
 static int never_runs(weft_actor *self, weft_buf **result)
@@ -421,7 +422,7 @@ static int spawn_and_kill(weft_actor *self, const struct weft_actor_event *event
     return 0;
 }
 
-TEST(one_that_has_not_begun_never_does)
+TEST(fiber_actor_killed_before_start_never_runs)
 {
     static const struct weft_actor_kind kind = {.name = "killer", .step = spawn_and_kill};
     static const struct weft_actor_kind leaver = {
@@ -446,14 +447,14 @@ static int interrupted(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(an_interrupt_ends_one_receive)
+TEST(interrupt_ends_one_receive)
 {
     static const struct weft_actor_kind kind = {.name = "interrupted", .run = interrupted};
     weft_host *host = make_host(1);
     weft_pid pid;
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
     until(pid, WEFT_ACTOR_IDLE);
-    CHECK_EQ(weft_interrupt(pid.id), 0);
+    CHECK_EQ(weft_fiber_interrupt(pid.id), 0);
     CHECK_EQ(weft_actor_send(pid, "go", 0, NULL), 0);
     joins(pid, 0);
     end_host(host);
@@ -532,7 +533,7 @@ static int watch(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(relations_are_the_same_for_fiber_actors)
+TEST(links_and_monitors_work_for_fiber_actors)
 {
     static const struct weft_actor_kind watcher = {.name = "watcher", .run = watch, .trap = true};
     weft_host *host = make_host(2);
@@ -582,7 +583,7 @@ static int link_and_trap(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(the_end_of_a_linked_one_ends_a_fiber_actor_by_its_reason)
+TEST(linked_exit_ends_fiber_actor_with_same_reason)
 {
     static const struct weft_actor_kind linked = {
         .name = "linked", .run = link_and_block, .close = count_close};
@@ -593,7 +594,7 @@ TEST(the_end_of_a_linked_one_ends_a_fiber_actor_by_its_reason)
     end_host(host);
 }
 
-TEST(what_has_ended_a_fiber_actor_is_not_taken_back)
+TEST(unlink_or_trap_after_linked_exit_does_not_revive_fiber_actor)
 {
     static const struct weft_actor_kind unlinks = {.name = "unlinks", .run = link_and_unlink};
     static const struct weft_actor_kind traps = {.name = "traps", .run = link_and_trap};
@@ -622,7 +623,7 @@ static int trap_and_not(weft_actor *self, weft_buf **result)
     return err ? 0 : -EXDEV;
 }
 
-TEST(an_exit_that_comes_with_the_trap_is_an_event_or_the_reason)
+TEST(exit_racing_trap_is_event_or_exit_reason)
 {
     static const struct weft_actor_kind kind = {.name = "late", .run = trap_and_not};
     weft_host *host = make_host(2);
@@ -652,7 +653,7 @@ static int ignore(weft_actor *self, weft_buf **result)
     return err;
 }
 
-TEST(a_stop_asks_and_at_the_deadline_forces)
+TEST(host_stop_cancels_then_kills_fiber_actors_at_deadline)
 {
     enum { ACTORS = 50 };
     static const struct weft_actor_kind stubborn = {
@@ -669,7 +670,7 @@ TEST(a_stop_asks_and_at_the_deadline_forces)
     weft_host_destroy(host);
 }
 
-TEST(the_limit_is_exact_and_leaves_nothing)
+TEST(fiber_actor_limit_is_exact_and_refusal_leaks_nothing)
 {
     static const struct weft_actor_kind stubborn = {.name = "stubborn", .run = ignore};
     weft_host *host;
@@ -713,7 +714,7 @@ static int run_once(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(one_that_always_has_a_message_lets_others_run)
+TEST(fiber_actor_with_full_mailbox_does_not_starve_others)
 {
     static const struct weft_actor_kind kinds[] = {{.name = "hog", .run = hog},
                                                    {.name = "other", .run = run_once}};
@@ -764,7 +765,7 @@ static int drink(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(order_per_sender_is_kept_through_selection)
+TEST(selective_receive_keeps_order_per_sender)
 {
     static const struct weft_actor_kind sender = {
         .name = "sender", .state_bytes = sizeof(weft_pid), .init = know, .run = pour};

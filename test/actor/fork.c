@@ -10,12 +10,12 @@ static void *look_on(void *arg)
 {
     weft_pid supervisor = *(weft_pid *)arg;
     char text[512];
-    while (weft_supervisor_print(supervisor, text, sizeof text) != -ESRCH) {
+    while (weft_supervisor_format(supervisor, text, sizeof text) != -ESRCH) {
     }
     return NULL;
 }
 
-TEST(a_child_of_fork_has_no_supervisors)
+TEST(forked_child_has_no_supervisors)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
@@ -27,7 +27,7 @@ TEST(a_child_of_fork_has_no_supervisors)
         if (child == 0) {
             char text[64];
             _exit(weft_supervisor_children(pid, NULL, 0) != -ESRCH ||
-                  weft_supervisor_print(pid, text, sizeof text) != -ESRCH);
+                  weft_supervisor_format(pid, text, sizeof text) != -ESRCH);
         }
         CHECK_EQ(waitpid(child, &status, 0), child);
         CHECK_EQ(status, 0);

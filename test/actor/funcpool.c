@@ -7,7 +7,7 @@
 
 #include <weft/weft.h>
 
-#include "actor/probe.h"
+#include "actor/hill_climb.h"
 #include "base/alloc.h"
 #include "check.h"
 
@@ -31,8 +31,8 @@ static int read_number(const weft_buf *buf)
 
 static void enter(void)
 {
-    int now = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&most_inside);
-    while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now)) {
+    int now = atomic_fetch_add(&inside, 1) + 1, peak_workers = atomic_load(&most_inside);
+    while (now > peak_workers && !atomic_compare_exchange_weak(&most_inside, &peak_workers, now)) {
     }
 }
 
@@ -81,7 +81,7 @@ static struct weft_funcpool_stats stats_of(weft_funcpool *functions)
     return stats;
 }
 
-TEST(every_kind_answers)
+TEST(funcpool_of_every_kind_returns_results)
 {
     for (unsigned kind = WEFT_FUNCPOOL_INLINE; kind <= WEFT_FUNCPOOL_ADAPTIVE; kind++) {
         weft_funcpool *functions;
@@ -105,7 +105,7 @@ TEST(every_kind_answers)
     }
 }
 
-TEST(bad_options_are_refused)
+TEST(funcpool_bad_options_are_einval)
 {
     weft_funcpool *functions;
     CHECK_EQ(weft_funcpool_create(&functions, square, NULL,
@@ -119,17 +119,18 @@ TEST(bad_options_are_refused)
 }
 
 /* Nobody has memory for so many calls, and none of them is there yet. */
-TEST(a_gate_as_wide_as_can_be_costs_nothing)
+TEST(funcpool_maximal_admission_limit_allocates_nothing)
 {
     for (unsigned kind = WEFT_FUNCPOOL_INLINE; kind <= WEFT_FUNCPOOL_ADAPTIVE; kind++) {
         weft_funcpool *functions;
         weft_buf *output = NULL;
         begin();
-        CHECK_EQ(weft_funcpool_create(
-                     &functions, square, NULL,
-                     &(struct weft_funcpool_opts){
-                         .kind = (enum weft_funcpool_kind)kind, .pool = pool, .admit = UINT_MAX}),
-                 0);
+        CHECK_EQ(
+            weft_funcpool_create(&functions, square, NULL,
+                                 &(struct weft_funcpool_opts){.kind = (enum weft_funcpool_kind)kind,
+                                                              .pool = pool,
+                                                              .max_calls = UINT_MAX}),
+            0);
         CHECK_EQ(weft_funcpool_call(functions, number(7), &output, WEFT_FOREVER), 0);
         CHECK_EQ(read_number(output), 49);
         weft_buf_free(output);
@@ -183,7 +184,7 @@ static void await_waiting(weft_funcpool *functions, unsigned n)
     }
 }
 
-TEST(a_static_pool_has_its_workers_and_others_wait)
+TEST(static_funcpool_runs_worker_count_calls_rest_queue)
 {
     weft_funcpool *functions;
     struct caller callers[10];
@@ -203,25 +204,26 @@ TEST(a_static_pool_has_its_workers_and_others_wait)
     end(functions);
 }
 
-TEST(a_full_gate_refuses_or_lets_wait)
+TEST(funcpool_at_admission_limit_refuses_or_waits)
 {
-    for (int refuse = 0; refuse < 2; refuse++) {
+    for (int fail_when_full = 0; fail_when_full < 2; fail_when_full++) {
         weft_funcpool *functions;
         struct caller callers[3];
         begin();
-        CHECK_EQ(weft_funcpool_create(&functions, square, &go,
-                                      &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC,
-                                                                   .pool = pool,
-                                                                   .workers = 1,
-                                                                   .admit = 3,
-                                                                   .refuse = refuse}),
-                 0);
+        CHECK_EQ(
+            weft_funcpool_create(&functions, square, &go,
+                                 &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC,
+                                                              .pool = pool,
+                                                              .workers = 1,
+                                                              .max_calls = 3,
+                                                              .fail_when_full = fail_when_full}),
+            0);
         start_callers(callers, 3, functions);
         await_inside(1);
         await_waiting(functions, 2);
         int err = weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS));
-        CHECK_EQ(err, refuse ? -EAGAIN : -ETIMEDOUT);
-        CHECK_EQ(stats_of(functions).refused, refuse);
+        CHECK_EQ(err, fail_when_full ? -EAGAIN : -ETIMEDOUT);
+        CHECK_EQ(stats_of(functions).refused, fail_when_full);
         CHECK_EQ(stats_of(functions).waiting, 2);
         weft_event_set(&go);
         join_callers(callers, 3, 0);
@@ -230,14 +232,15 @@ TEST(a_full_gate_refuses_or_lets_wait)
     }
 }
 
-TEST(the_gate_holds_for_inline_calls)
+TEST(funcpool_admission_limit_applies_to_inline_calls)
 {
     weft_funcpool *functions;
     struct caller callers[2];
     begin();
-    CHECK_EQ(weft_funcpool_create(&functions, square, &go,
-                                  &(struct weft_funcpool_opts){.admit = 2, .refuse = true}),
-             0);
+    CHECK_EQ(
+        weft_funcpool_create(&functions, square, &go,
+                             &(struct weft_funcpool_opts){.max_calls = 2, .fail_when_full = true}),
+        0);
     start_callers(callers, 2, functions);
     await_inside(2);
     CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), -EAGAIN);
@@ -246,7 +249,7 @@ TEST(the_gate_holds_for_inline_calls)
     end(functions);
 }
 
-TEST(a_call_that_is_left_before_it_begins_never_runs)
+TEST(funcpool_call_abandoned_before_start_never_runs)
 {
     weft_funcpool *functions;
     struct caller callers[1];
@@ -258,7 +261,7 @@ TEST(a_call_that_is_left_before_it_begins_never_runs)
     start_callers(callers, 1, functions);
     await_inside(1);
     CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
-    CHECK_EQ(stats_of(functions).left, 1);
+    CHECK_EQ(stats_of(functions).abandoned, 1);
     weft_event_set(&go);
     join_callers(callers, 1, 0);
     CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
@@ -273,7 +276,7 @@ TEST(a_call_that_is_left_before_it_begins_never_runs)
     CHECK_EQ(atomic_load(&ran), 3);
 }
 
-TEST(a_lazy_pool_grows_with_its_calls_and_shrinks_when_idle)
+TEST(lazy_funcpool_grows_with_calls_and_shrinks_when_idle)
 {
     weft_funcpool *functions;
     struct caller callers[6];
@@ -293,9 +296,9 @@ TEST(a_lazy_pool_grows_with_its_calls_and_shrinks_when_idle)
     while (stats_of(functions).workers > 0) {
         weft_sleep(100000);
     }
-    CHECK_EQ(stats_of(functions).most, 4);
+    CHECK_EQ(stats_of(functions).peak_workers, 4);
     CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(stats_of(functions).most, 4);
+    CHECK_EQ(stats_of(functions).peak_workers, 4);
     end(functions);
 }
 
@@ -332,7 +335,7 @@ static void *hog(void *arg)
     return NULL;
 }
 
-TEST(a_worker_that_has_yet_to_start_counts)
+TEST(funcpool_counts_workers_not_yet_started)
 {
     weft_pool *one;
     pthread_t threads[2];
@@ -356,14 +359,14 @@ TEST(a_worker_that_has_yet_to_start_counts)
     atomic_store(&hogs, false);
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
-    CHECK_EQ(stats_of(nested).most, 2);
+    CHECK_EQ(stats_of(nested).peak_workers, 2);
     CHECK_EQ(weft_join(hog_fiber, NULL, WEFT_FOREVER), 0);
     end(nested);
     CHECK_EQ(weft_pool_stop(one, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(one);
 }
 
-TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
+TEST(funcpool_stop_refuses_waiting_and_finishes_admitted_calls)
 {
     weft_funcpool *functions;
     struct caller in[2], at_gate[2];
@@ -371,7 +374,7 @@ TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
     CHECK_EQ(weft_funcpool_create(
                  &functions, square, &go,
                  &(struct weft_funcpool_opts){
-                     .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1, .admit = 2}),
+                     .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1, .max_calls = 2}),
              0);
     start_callers(in, 2, functions);
     await_inside(1);
@@ -386,16 +389,16 @@ TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
 
 /* --- adaptive --------------------------------------------------------------------------------- */
 
-TEST(the_probe_finds_how_many_bring_something)
+TEST(hill_climb_finds_useful_worker_count)
 {
     static const unsigned knees[] = {1, 3, 8, 40};
     for (size_t k = 0; k < sizeof knees / sizeof *knees; k++) {
-        struct weft__probe probe = {0};
+        struct weft__hill_climb probe = {0};
         unsigned knee = knees[k], now = 1;
         uint64_t done = 0;
         for (int i = 0; i < 400; i++) {
             done += 1000ull * (now < knee ? now : knee);
-            now = weft__probe_look(&probe, done, true, now, 100);
+            now = weft__hill_climb_next(&probe, done, true, now, 100);
             CHECK(now >= 1 && now <= 100);
             if (i > 100) { /* it stays about there */
                 CHECK(now + 1 + knee / 8 >= knee);
@@ -403,13 +406,13 @@ TEST(the_probe_finds_how_many_bring_something)
             }
         }
         for (int i = 0; i < 100; i++) { /* nothing waits: down to one */
-            now = weft__probe_look(&probe, done, false, now, 100);
+            now = weft__hill_climb_next(&probe, done, false, now, 100);
         }
         CHECK_EQ(now, 1);
     }
-    struct weft__probe probe = {0};
-    CHECK_EQ(weft__probe_look(&probe, 10, true, 1, 1), 1);
-    CHECK_EQ(weft__probe_look(&probe, 100, true, 1, 1), 1);
+    struct weft__hill_climb probe = {0};
+    CHECK_EQ(weft__hill_climb_next(&probe, 10, true, 1, 1), 1);
+    CHECK_EQ(weft__hill_climb_next(&probe, 100, true, 1, 1), 1);
 }
 
 /* Waits a moment, as one for a disk: more workers do more. */
@@ -432,7 +435,7 @@ static void *call_and_call(void *arg)
     return NULL;
 }
 
-TEST(an_adaptive_pool_grows_while_that_helps_and_shrinks_when_idle)
+TEST(adaptive_funcpool_grows_while_useful_and_shrinks_when_idle)
 {
     weft_funcpool *functions;
     begin();
@@ -454,8 +457,8 @@ TEST(an_adaptive_pool_grows_while_that_helps_and_shrinks_when_idle)
     while (stats_of(functions).workers > 1) {
         weft_sleep(MS);
     }
-    CHECK(stats_of(functions).most <= 12);
-    CHECK(atomic_load(&most_inside) <= (int)stats_of(functions).most);
+    CHECK(stats_of(functions).peak_workers <= 12);
+    CHECK(atomic_load(&most_inside) <= (int)stats_of(functions).peak_workers);
     end(functions);
 }
 
@@ -492,7 +495,7 @@ static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n
 static const struct weft_actor_kind asker = {
     .name = "asker", .state_bytes = sizeof(int), .step = ask};
 
-TEST(actors_call_by_commands)
+TEST(actors_call_funcpool_by_commands)
 {
     weft_host *host;
     weft_pid pids[5];
@@ -515,7 +518,7 @@ TEST(actors_call_by_commands)
     end(shared);
 }
 
-TEST(an_actor_that_ends_leaves_its_calls)
+TEST(actor_exit_abandons_its_funcpool_calls)
 {
     weft_host *host;
     weft_pid pid;
@@ -531,13 +534,13 @@ TEST(an_actor_that_ends_leaves_its_calls)
     CHECK_EQ(weft_actor_kill(pid), 0);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* with the fibers that waited for it */
     weft_host_destroy(host);
-    CHECK_EQ(stats_of(shared).left, 10);
+    CHECK_EQ(stats_of(shared).abandoned, 10);
     weft_event_set(&go);
     end(shared);
     CHECK_EQ(atomic_load(&ran), 1);
 }
 
-TEST(without_memory_a_call_says_so)
+TEST(funcpool_call_without_memory_returns_enomem)
 {
     weft_funcpool *functions;
     begin();
@@ -562,13 +565,13 @@ static void *create_in_want(void *arg)
     int err = weft_funcpool_create(
         &functions, square, NULL,
         &(struct weft_funcpool_opts){
-            .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 60000, .admit = 10});
+            .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 60000, .max_calls = 10});
     weft__alloc_fail_after(0, false);
     CHECK_EQ(err, -ENOMEM);
     return NULL;
 }
 
-TEST(a_cancelled_fiber_that_cannot_have_all_workers_waits_for_those_it_has)
+TEST(failed_funcpool_create_in_cancelled_fiber_joins_workers)
 {
     weft_fiber fiber;
     begin();

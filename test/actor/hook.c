@@ -20,7 +20,7 @@ static int on_start(weft_host *host, weft_pid pid, const struct weft_actor_kind 
     struct weft_actor_info info;
     CHECK(!weft_pid_is_none(pid));
     CHECK(kind->step != NULL);
-    CHECK_EQ(weft_actor_look(pid, &info), -ESRCH); /* nobody can know it */
+    CHECK_EQ(weft_actor_info(pid, &info), -ESRCH); /* nobody can know it */
     note("+", arg);
     return *(const char *)arg == '3' ? veto : 0;
 }
@@ -50,7 +50,7 @@ static weft_host *hooked(void)
     return host;
 }
 
-TEST(hooks_hear_of_a_start_in_order_and_of_an_end_in_reverse)
+TEST(host_hooks_run_start_in_order_and_end_in_reverse)
 {
     weft_host *host = hooked();
     puppet_start(host, &a);
@@ -69,7 +69,7 @@ TEST(hooks_hear_of_a_start_in_order_and_of_an_end_in_reverse)
     puppet_host_end(host);
 }
 
-TEST(a_veto_is_answered_and_undoes_everything)
+TEST(host_hook_veto_fails_spawn_and_undoes_all_effects)
 {
     weft_host *host = hooked();
     veto = -EPERM;
@@ -101,7 +101,7 @@ static int refuses(weft_actor *self, const char *method, const weft_buf *input)
     return -EXDEV;
 }
 
-TEST(an_init_that_fails_is_not_told)
+TEST(failed_init_calls_no_host_hook)
 {
     static const struct weft_actor_kind kind = {
         .name = "no", .init = refuses, .step = puppet_step, .close = puppet_close};
@@ -136,7 +136,7 @@ static uint64_t dead_letters(weft_host *host)
     return stats.dead_letters;
 }
 
-TEST(a_message_to_the_dead_is_counted_and_shown)
+TEST(send_to_exited_actor_is_reported_as_dead_letter)
 {
     weft_host *host = puppet_host();
     dead = 0;
@@ -168,7 +168,7 @@ static int sends_itself_and_ends(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-TEST(what_waits_when_an_actor_ends_is_dead)
+TEST(queued_messages_at_exit_become_dead_letters)
 {
     weft_host *host = puppet_host();
     dead = 0;

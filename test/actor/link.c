@@ -13,7 +13,7 @@ static weft_host *pair(void)
     return host;
 }
 
-TEST(an_abnormal_end_ends_the_other)
+TEST(abnormal_exit_ends_linked_actor)
 {
     weft_host *host = pair();
     puppet_do(&a, fails, NULL);
@@ -24,7 +24,7 @@ TEST(an_abnormal_end_ends_the_other)
     CHECK_EQ(b.count, 0);
 }
 
-TEST(it_works_both_ways)
+TEST(link_propagates_exit_in_both_directions)
 {
     weft_host *host = pair();
     puppet_exit(&b, NULL);
@@ -33,7 +33,7 @@ TEST(it_works_both_ways)
     CHECK_EQ(a.closed, 1);
 }
 
-TEST(one_that_traps_has_an_event_with_the_reason)
+TEST(trapping_actor_gets_exit_event_with_reason)
 {
     weft_host *host = pair();
     puppet_trap(&a);
@@ -51,7 +51,7 @@ TEST(one_that_traps_has_an_event_with_the_reason)
     CHECK_EQ(a.closed, 1);
 }
 
-TEST(a_normal_end_is_told_to_those_that_trap_alone)
+TEST(normal_exit_is_delivered_to_trapping_links_only)
 {
     weft_host *host = pair();
     puppet_start(host, &c);
@@ -67,7 +67,7 @@ TEST(a_normal_end_is_told_to_those_that_trap_alone)
     puppet_host_end(host);
 }
 
-TEST(linking_twice_is_linking_once)
+TEST(duplicate_link_sends_one_exit_event)
 {
     weft_host *host = pair();
     puppet_trap(&a);
@@ -81,7 +81,7 @@ TEST(linking_twice_is_linking_once)
     puppet_host_end(host);
 }
 
-TEST(either_may_unlink_and_nothing_is_told_then)
+TEST(unlink_from_either_side_stops_exit_propagation)
 {
     weft_host *host = pair();
     puppet_trap(&a);
@@ -103,7 +103,7 @@ static int unlinks_too_late(weft_actor *self, weft_out *out, void *arg)
     return weft_actor_unlink(self, b.pid);
 }
 
-TEST(an_unlink_takes_back_what_is_on_its_way)
+TEST(unlink_discards_exit_event_in_flight)
 {
     weft_host *host = pair();
     the_host = host;
@@ -149,7 +149,7 @@ static int unlink_the_dead(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(an_unlink_of_the_dead_leaves_who_has_its_place)
+TEST(unlink_of_exited_actor_spares_slot_reuser)
 {
     static const struct weft_actor_kind unlinks = {
         .name = "unlinks", .run = unlink_the_dead, .trap = true};
@@ -160,7 +160,7 @@ TEST(an_unlink_of_the_dead_leaves_who_has_its_place)
     puppet_host_end(host);
 }
 
-TEST(the_dead_and_oneself_cannot_be_linked)
+TEST(link_to_self_dead_or_remote_is_refused)
 {
     weft_host *host = pair();
     CHECK_EQ(puppet_do(&a, links, &a.pid), -EINVAL);
@@ -177,7 +177,7 @@ TEST(the_dead_and_oneself_cannot_be_linked)
     puppet_host_end(host);
 }
 
-TEST(who_is_of_another_node_is_not_told_to_exit_here)
+TEST(exit_signal_to_remote_pid_returns_eremote)
 {
     weft_host *host = pair();
     weft_pid far = a.pid;
@@ -193,7 +193,7 @@ TEST(who_is_of_another_node_is_not_told_to_exit_here)
 enum { MANY = 200 };
 static struct puppet many[MANY];
 
-TEST(a_chain_of_links_ends_as_one)
+TEST(exit_propagates_along_chain_until_trap)
 {
     weft_host *host = puppet_host();
     for (int i = 0; i < MANY; i++) {
@@ -216,7 +216,7 @@ TEST(a_chain_of_links_ends_as_one)
     }
 }
 
-TEST(all_that_end_at_once_are_told_of_once_each)
+TEST(simultaneous_exits_deliver_one_event_each)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -244,7 +244,7 @@ TEST(all_that_end_at_once_are_told_of_once_each)
     puppet_host_end(host);
 }
 
-TEST(links_go_from_host_to_host)
+TEST(link_works_across_hosts)
 {
     weft_host *one = puppet_host(), *two = puppet_host();
     puppet_start(one, &a);
@@ -259,7 +259,7 @@ TEST(links_go_from_host_to_host)
 
 /* --- exits from outside ----------------------------------------------------------------------- */
 
-TEST(an_exit_from_outside_ends_by_its_reason_or_is_trapped)
+TEST(exit_signal_ends_actor_with_reason_or_is_trapped)
 {
     weft_host *host = pair(); /* b hears by its link why a ended */
     puppet_trap(&b);
@@ -283,7 +283,7 @@ TEST(an_exit_from_outside_ends_by_its_reason_or_is_trapped)
     puppet_host_end(host);
 }
 
-TEST(a_kill_cannot_be_trapped)
+TEST(kill_cannot_be_trapped)
 {
     weft_host *host = pair();
     puppet_trap(&a);
@@ -295,7 +295,7 @@ TEST(a_kill_cannot_be_trapped)
     CHECK_EQ(a.closed, 1);
 }
 
-TEST(a_trap_may_be_taken_back)
+TEST(disabled_trap_lets_linked_exit_end_actor)
 {
     weft_host *host = pair();
     puppet_trap(&a);

@@ -53,7 +53,7 @@ static const struct weft_actor_kind dropping = {.name = "dropping",
                                                 .state_bytes = sizeof(int),
                                                 .step = note,
                                                 .mailbox = 4,
-                                                .policy = WEFT_MAILBOX_DROP};
+                                                .policy = WEFT_MAILBOX_DROP_OLDEST};
 static const struct weft_actor_kind waiting = {.name = "waiting",
                                                .state_bytes = sizeof(int),
                                                .step = note,
@@ -76,7 +76,7 @@ static weft_pid begin_in(enum weft_actor_state state, const struct weft_actor_ki
     CHECK_EQ(weft_actor_spawn(host, &pid, kind, NULL, NULL), 0);
     CHECK_EQ(weft_event_wait(&held, WEFT_FOREVER), 0);
     do {
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != state);
     return pid;
 }
@@ -88,7 +88,7 @@ static weft_pid begin(const struct weft_actor_kind *kind, const struct weft_host
 
 static void let_go(weft_pid pid)
 {
-    CHECK_EQ(weft_complete(pid, 0, 0, NULL), 0);
+    CHECK_EQ(weft_command_complete(pid, 0, 0, NULL), 0);
 }
 
 static void await_notes(int n)
@@ -116,11 +116,11 @@ static uint64_t dead_letters(void)
 static unsigned waiting_messages(weft_pid pid)
 {
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     return info.mailbox;
 }
 
-TEST(a_full_mailbox_refuses_and_has_room_again)
+TEST(full_refusing_mailbox_returns_enobufs_until_drained)
 {
     weft_pid pid = begin(&refusing, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 4; i++) {
@@ -139,7 +139,7 @@ TEST(a_full_mailbox_refuses_and_has_room_again)
     end();
 }
 
-TEST(a_full_mailbox_drops_the_oldest)
+TEST(full_dropping_mailbox_drops_oldest)
 {
     weft_pid pid = begin(&dropping, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 100; i++) {
@@ -215,18 +215,18 @@ static void flood_all(enum weft_mailbox_policy policy)
     weft_host_destroy(host);
 }
 
-TEST(threads_flood_one_that_drops)
+TEST(threads_flooding_dropping_mailbox_are_never_refused)
 {
-    flood_all(WEFT_MAILBOX_DROP);
+    flood_all(WEFT_MAILBOX_DROP_OLDEST);
     CHECK_EQ(atomic_load(&refused), 0);
 }
 
-TEST(threads_flood_one_that_refuses)
+TEST(threads_flooding_refusing_mailbox_lose_nothing_accepted)
 {
     flood_all(WEFT_MAILBOX_REFUSE);
 }
 
-TEST(a_plain_thread_is_told_or_waits_until_its_deadline)
+TEST(thread_send_to_full_mailbox_fails_or_waits_for_deadline)
 {
     weft_pid pid = begin(&waiting, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 4; i++) {
@@ -260,7 +260,7 @@ static void *send_some(void *arg)
     return NULL;
 }
 
-TEST(fibers_wait_for_room_and_keep_their_order)
+TEST(fibers_waiting_for_capacity_keep_order)
 {
     weft_pool *pool;
     target = begin(&waiting, &(struct weft_host_opts){.workers = 2});
@@ -297,7 +297,7 @@ static void *send_one(void *arg)
     return NULL;
 }
 
-TEST(a_wait_for_room_ends_by_cancel_and_by_the_actors_end)
+TEST(capacity_wait_ends_on_cancel_and_on_actor_exit)
 {
     weft_pool *pool;
     weft_fiber fiber;
@@ -340,7 +340,7 @@ static int try_step(weft_actor *self, const struct weft_actor_event *events, siz
 
 static const struct weft_actor_kind trier = {.name = "trier", .step = try_step};
 
-TEST(a_step_never_waits_for_room)
+TEST(send_in_step_to_full_mailbox_returns_enobufs)
 {
     weft_pid pid;
     target = begin(&waiting, &(struct weft_host_opts){.workers = 1});
@@ -355,7 +355,7 @@ TEST(a_step_never_waits_for_room)
     end();
 }
 
-TEST(a_step_has_no_more_events_than_its_batch)
+TEST(step_gets_at_most_batch_events)
 {
     static const struct weft_actor_kind three = {
         .name = "three", .state_bytes = sizeof(int), .step = note, .batch = 3};
@@ -424,7 +424,7 @@ static int cancel_first(weft_actor *self, const struct weft_actor_event *events,
     return 0;
 }
 
-TEST(what_is_no_message_comes_before_messages_and_needs_no_room)
+TEST(system_events_precede_messages_and_ignore_capacity)
 {
     static const struct weft_actor_kind kind = {
         .name = "orderly", .state_bytes = sizeof(int), .step = cancel_first, .mailbox = 2};
@@ -508,12 +508,12 @@ static void beside_busy(int (*step)(weft_actor *, const struct weft_actor_event 
     weft_host_destroy(host);
 }
 
-TEST(one_that_continues_for_ever_starves_nobody)
+TEST(endlessly_continuing_actor_starves_no_other)
 {
     beside_busy(go_on, &(struct weft_host_opts){.workers = 1});
 }
 
-TEST(one_that_always_has_messages_starves_nobody)
+TEST(self_sending_actor_starves_no_other)
 {
     beside_busy(feed_itself, &(struct weft_host_opts){.workers = 1});
     /* By events alone, and by time alone. */
@@ -545,7 +545,7 @@ static int watch_busy(weft_actor *self, const struct weft_actor_event *events, s
     return 0;
 }
 
-TEST(a_turn_ends_with_its_events)
+TEST(actor_turn_ends_at_event_limit)
 {
     static const struct weft_actor_kind busy = {
         .name = "busy", .step = feed_itself, .mailbox = 1000};

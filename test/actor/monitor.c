@@ -6,7 +6,7 @@
 static struct puppet a, b, c;
 static weft_host *the_host;
 
-TEST(each_monitor_tells_once_with_its_reference)
+TEST(each_monitor_fires_once_with_its_reference)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -29,7 +29,7 @@ TEST(each_monitor_tells_once_with_its_reference)
     puppet_host_end(host);
 }
 
-TEST(a_normal_end_is_told_too_and_it_goes_one_way)
+TEST(monitor_fires_on_normal_exit_and_is_one_way)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -48,7 +48,7 @@ TEST(a_normal_end_is_told_too_and_it_goes_one_way)
     puppet_host_end(host);
 }
 
-TEST(of_the_dead_it_tells_at_once)
+TEST(monitor_of_dead_actor_fires_immediately)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -73,7 +73,7 @@ TEST(of_the_dead_it_tells_at_once)
     puppet_host_end(host);
 }
 
-TEST(a_monitor_that_is_taken_back_does_not_tell)
+TEST(demonitored_monitor_does_not_fire)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -91,7 +91,7 @@ TEST(a_monitor_that_is_taken_back_does_not_tell)
     puppet_host_end(host);
 }
 
-TEST(a_monitor_is_taken_back_by_nobody_else)
+TEST(demonitor_by_other_actor_returns_enoent)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -115,7 +115,7 @@ static int takes_back_late(weft_actor *self, weft_out *out, void *arg)
     return weft_actor_demonitor(self, ((struct watch *)arg)->ref);
 }
 
-TEST(also_if_it_was_on_its_way)
+TEST(demonitor_discards_down_event_in_flight)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -131,7 +131,7 @@ TEST(also_if_it_was_on_its_way)
     puppet_host_end(host);
 }
 
-TEST(a_kill_and_a_forced_stop_are_told)
+TEST(monitor_fires_on_kill_and_forced_stop)
 {
     weft_host *host = puppet_host(), *other = puppet_host();
     puppet_start(host, &a);
@@ -174,7 +174,7 @@ static int count_downs(weft_actor *self, const struct weft_actor_event *events, 
     return 0;
 }
 
-TEST(who_joins_late_waits_until_all_are_told)
+TEST(join_returns_after_all_monitors_fired)
 {
     static const struct weft_actor_kind counter = {
         .name = "counter", .state_bytes = sizeof(int), .step = count_downs};
@@ -186,7 +186,7 @@ TEST(who_joins_late_waits_until_all_are_told)
         CHECK_EQ(weft_actor_spawn(host, &pid, &counter, NULL, NULL), 0);
         CHECK_EQ(weft_actor_call(pid, "watch", NULL, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_actor_kill(b.pid), 0);
-        while (weft_actor_look(b.pid, &info) == 0) {
+        while (weft_actor_info(b.pid, &info) == 0) {
         }
         int err = weft_actor_join(b.pid, NULL, WEFT_FOREVER); /* it is ending, or has */
         CHECK(err == -ECANCELED || err == -ESRCH);
@@ -204,7 +204,7 @@ static int ends_in_want(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-TEST(an_end_is_told_without_memory)
+TEST(exit_is_delivered_without_memory)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -241,7 +241,7 @@ static int monitors_in_want(weft_actor *self, weft_out *out, void *arg)
     return failed;
 }
 
-TEST(a_relation_without_memory_is_refused_whole)
+TEST(monitor_or_link_without_memory_leaves_no_relation)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);

@@ -3,7 +3,7 @@
 
 static struct puppet a, b;
 
-TEST(a_name_finds_one_actor)
+TEST(registered_name_resolves_to_one_actor_per_host)
 {
     weft_host *host = puppet_host(), *other = puppet_host();
     weft_pid pid;
@@ -23,7 +23,7 @@ TEST(a_name_finds_one_actor)
     puppet_host_end(host);
 }
 
-TEST(an_actor_of_another_node_has_no_name_here)
+TEST(register_of_remote_pid_is_refused)
 {
     weft_host *host = puppet_host();
     char text[16];
@@ -42,7 +42,7 @@ TEST(an_actor_of_another_node_has_no_name_here)
     puppet_host_end(host);
 }
 
-TEST(a_name_is_of_one_until_it_is_released)
+TEST(register_of_taken_name_returns_eexist_until_released)
 {
     weft_host *host = puppet_host();
     weft_pid pid;
@@ -60,7 +60,7 @@ TEST(a_name_is_of_one_until_it_is_released)
     puppet_host_end(host);
 }
 
-TEST(an_end_releases_all_names_before_it_is_told)
+TEST(exit_releases_names_before_monitors_fire)
 {
     weft_host *host = puppet_host();
     weft_pid pid;
@@ -85,7 +85,7 @@ TEST(an_end_releases_all_names_before_it_is_told)
     puppet_host_end(host);
 }
 
-TEST(a_name_of_any_length_finds_its_actor)
+TEST(name_of_any_length_resolves)
 {
     weft_host *host = puppet_host();
     char text[5000] = "", back[5000];
@@ -103,12 +103,12 @@ TEST(a_name_of_any_length_finds_its_actor)
     CHECK_EQ(weft_actor_whereis(host, text, &found), 0);
     CHECK(weft_pid_equal(found, b.pid));
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(b.pid, &info), 0);
+    CHECK_EQ(weft_actor_info(b.pid, &info), 0);
     CHECK_EQ(strlen(info.name), sizeof info.name - 1);
     puppet_host_end(host);
 }
 
-TEST(bad_names_are_refused)
+TEST(empty_name_or_dead_pid_is_refused_by_register)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -121,7 +121,7 @@ TEST(bad_names_are_refused)
 
 /* --- groups --------------------------------------------------------------------------------- */
 
-TEST(who_is_in_a_group_gets_what_is_published_there)
+TEST(publish_reaches_every_group_member)
 {
     weft_host *host = puppet_host();
     weft_pid pids[4];
@@ -146,7 +146,7 @@ TEST(who_is_in_a_group_gets_what_is_published_there)
     puppet_host_end(host);
 }
 
-TEST(joining_is_counted_and_an_end_leaves)
+TEST(group_join_is_counted_and_exit_leaves_group)
 {
     weft_host *host = puppet_host();
     weft_pid pids[4];
@@ -184,7 +184,7 @@ static int sleeps(weft_actor *self, const struct weft_actor_event *events, size_
     return 0;
 }
 
-TEST(a_group_may_be_large)
+TEST(publish_reaches_group_of_300_members)
 {
     enum { MANY = 300 };
     static const struct weft_actor_kind sleeper = {.name = "sleeper", .step = sleeps};

@@ -31,7 +31,7 @@ struct wire {
     weft_fiber reader, writer;
 };
 
-static int send_frame(struct weft_receiver *self, const struct weft_parcel *parcel)
+static int send_frame(struct weft_receiver *self, const struct weft_remote_message *parcel)
 {
     struct wire *wire = (struct wire *)(void *)self;
     size_t topic = parcel->topic ? strlen(parcel->topic) + 1 : 0;
@@ -44,10 +44,10 @@ static int send_frame(struct weft_receiver *self, const struct weft_parcel *parc
                         .from = parcel->from,
                         .to = parcel->to,
                         .tag = parcel->tag};
-    weft_length length;
+    weft_length_prefix length;
     unsigned char prefix[8];
-    CHECK_EQ(weft_length_init(&length, NULL), 0);
-    ssize_t n = weft_length_write(&length, prefix, sizeof head + topic + bytes);
+    CHECK_EQ(weft_length_prefix_init(&length, NULL), 0);
+    ssize_t n = weft_length_prefix_write(&length, prefix, sizeof head + topic + bytes);
     CHECK(n > 0 && (size_t)n <= sizeof prefix);
     weft_buf *frame = weft_buf_alloc((size_t)n + sizeof head + topic + bytes, 0);
     memcpy(weft_buf_put(frame, (size_t)n), prefix, (size_t)n);
@@ -72,7 +72,7 @@ static void take_frame(const struct weft_framed *frame)
     CHECK(frame->len >= sizeof head);
     memcpy(&head, frame->bytes, sizeof head);
     const unsigned char *topic = frame->bytes + sizeof head, *bytes = topic + head.topic_bytes;
-    struct weft_parcel parcel = {
+    struct weft_remote_message parcel = {
         .kind = (enum weft_actor_event_kind)head.kind,
         .error = head.error,
         .trace = head.trace,
@@ -84,25 +84,25 @@ static void take_frame(const struct weft_framed *frame)
     if (head.has_buf) {
         parcel.buf = weft_buf_copy(bytes, frame->len - sizeof head - head.topic_bytes);
     }
-    weft_parcel_deliver(&parcel); /* an error is counted, and nobody's to hear of */
+    weft_remote_message_deliver(&parcel); /* an error is counted, and nobody's to hear of */
 }
 
 static void *read_frames(void *arg)
 {
     struct wire *wire = arg;
     weft_reader reader;
-    weft_length length;
+    weft_length_prefix length;
     struct weft_framed frame;
     const unsigned char *bytes;
     weft_reader_init(&reader, wire->fd, NULL);
-    CHECK_EQ(weft_length_init(&length, NULL), 0);
+    CHECK_EQ(weft_length_prefix_init(&length, NULL), 0);
     size_t want = 1;
     for (;;) {
         ssize_t have = weft_reader_peek(&reader, want, &bytes, WEFT_FOREVER);
         if (have < (ssize_t)want) {
             break; /* the end, or the other one is no more */
         }
-        ssize_t used = weft_length_next(&length, bytes, (size_t)have, &frame);
+        ssize_t used = weft_length_prefix_next(&length, bytes, (size_t)have, &frame);
         CHECK(used >= 0);
         if (used) {
             take_frame(&frame);
@@ -111,7 +111,7 @@ static void *read_frames(void *arg)
         want = used ? 1 : length.need;
     }
     weft_reader_deinit(&reader);
-    CHECK_EQ(weft_unroute(wire->peer), 0);
+    CHECK_EQ(weft_route_remove(wire->peer), 0);
     weft_outbox_close(&wire->outbox);
     return NULL;
 }
@@ -130,7 +130,7 @@ static void open_wire(struct wire *wire, uint32_t peer, int fd)
     weft_outbox_init(&wire->outbox, fd, NULL);
     CHECK_EQ(weft_pool_create(&wire->pool, &(struct weft_pool_opts){.workers = 1}), 0);
     CHECK_EQ(weft_pool_start(wire->pool), 0);
-    CHECK_EQ(weft_route(peer, &wire->receiver), 0);
+    CHECK_EQ(weft_route_add(peer, &wire->receiver), 0);
     CHECK_EQ(weft_pool_spawn(wire->pool, &wire->reader, read_frames, wire, NULL), 0);
     CHECK_EQ(weft_pool_spawn(wire->pool, &wire->writer, write_frames, wire, NULL), 0);
 }
@@ -157,12 +157,12 @@ static int echo(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_actor_send(home, "hello", 0, NULL), 0);
     while (weft_receive(&event, WEFT_FOREVER) == 0) {
         if (event->kind == WEFT_EVENT_CANCEL) {
-            CHECK_EQ(weft_actor_send(home, "cancelled", 0, weft_actor_take(event)), 0);
+            CHECK_EQ(weft_actor_send(home, "cancelled", 0, weft_actor_take_buf(event)), 0);
             return 0;
         }
         CHECK_EQ(event->from.node, 1);
         CHECK(event->trace != 0);
-        CHECK_EQ(weft_actor_send(event->from, "pong", event->tag, weft_actor_take(event)), 0);
+        CHECK_EQ(weft_actor_send(event->from, "pong", event->tag, weft_actor_take_buf(event)), 0);
     }
     return 0;
 }
@@ -199,7 +199,7 @@ static int know(weft_actor *self, const char *method, const weft_buf *input)
 }
 
 /* Started by the next test, in a program of its own. */
-TEST(the_other_node)
+TEST(peer_node_process)
 {
     static const struct weft_actor_kind echoer = {
         .name = "echo", .state_bytes = sizeof(weft_pid), .init = know, .run = echo};
@@ -213,8 +213,8 @@ TEST(the_other_node)
     weft_host *host;
     weft_pid pids[2], books;
     CHECK_EQ(weft_pid_parse(&pids[0], home_text), 0);
-    CHECK_EQ(weft_node_set(2), 0);
-    CHECK_EQ(weft_node_set(2), -EBUSY);
+    CHECK_EQ(weft_node_set_id(2), 0);
+    CHECK_EQ(weft_node_set_id(2), -EBUSY);
     open_wire(&wire, 1, atoi(fd));
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     weft_buf *home = weft_buf_copy(pids, sizeof *pids);
@@ -237,10 +237,10 @@ enum { PINGS = 1000 };
 
 static _Atomic(uint64_t) last_trace;
 
-static void on_passage(const struct weft_passage *passage, void *arg)
+static void on_passage(const struct weft_actor_trace_event *passage, void *arg)
 {
     (void)arg;
-    if (passage->kind == WEFT_PASSAGE_SENT && passage->to.node == 2 && passage->topic &&
+    if (passage->kind == WEFT_ACTOR_TRACE_SENT && passage->to.node == 2 && passage->topic &&
         strcmp(passage->topic, "ping") == 0) {
         atomic_store(&last_trace, passage->trace);
     }
@@ -282,7 +282,7 @@ static int play(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(actors_of_two_programs_talk_by_pid)
+TEST(actors_in_two_processes_exchange_messages)
 {
     static const struct weft_actor_kind player = {.name = "player", .run = play};
     if (getenv("NODE_FD")) {
@@ -296,19 +296,19 @@ TEST(actors_of_two_programs_talk_by_pid)
     weft_pid pid, far = {.node = 2, .host = 1, .id = 1};
     char fd_text[16], home[64];
     int fds[2];
-    CHECK_EQ(weft_node_set(1), 0);
+    CHECK_EQ(weft_node_set_id(1), 0);
     CHECK_EQ(weft_actor_trace(on_passage, NULL), 0);
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &player, NULL, NULL), 0);
     CHECK_EQ(pid.node, 1);
-    weft_pid_text(pid, home, sizeof home);
+    weft_pid_format(pid, home, sizeof home);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     CHECK_EQ(fcntl(fds[0], F_SETFD, FD_CLOEXEC), 0);
     snprintf(fd_text, sizeof fd_text, "%d", fds[1]);
     setenv("NODE_FD", fd_text, 1);
     setenv("NODE_HOME", home, 1);
     open_wire(&wire, 2, fds[0]);
-    const char *argv[] = {"/proc/self/exe", "the_other_node", NULL};
+    const char *argv[] = {"/proc/self/exe", "peer_node_process", NULL};
     CHECK_EQ(weft_process_spawn(&child, argv, NULL), 0);
     close(fds[1]);
     unsetenv("NODE_FD");

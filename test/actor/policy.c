@@ -19,12 +19,12 @@ static struct weft__policy make(const struct weft_supervisor_opts *opts, int cou
     return policy;
 }
 
-static void expect(struct weft__policy *policy, int64_t now, enum weft__policy_what what,
+static void expect(struct weft__policy *policy, int64_t now, enum weft__policy_action_kind what,
                    uint32_t child)
 {
     struct weft__policy_action action = weft__policy_next(policy, now);
     CHECK_EQ(action.what, what);
-    if (what != WEFT__POLICY_SLEEP && what != WEFT__POLICY_OVER) {
+    if (what != WEFT__POLICY_SLEEP && what != WEFT__POLICY_EXIT) {
         CHECK_EQ(action.child, child);
     }
 }
@@ -52,7 +52,7 @@ static void stop_one(struct weft__policy *policy, int64_t now, uint32_t child)
     weft__policy_ended(policy, child, 0, now);
 }
 
-TEST(one_for_one_starts_only_the_one_that_ended)
+TEST(policy_one_for_one_restarts_only_exited_child)
 {
     struct weft__policy p = make(&(struct weft_supervisor_opts){0}, 3, WEFT_CHILD_PERMANENT);
     start_all(&p, 0);
@@ -63,7 +63,7 @@ TEST(one_for_one_starts_only_the_one_that_ended)
     weft__policy_deinit(&p);
 }
 
-TEST(one_for_all_stops_the_others_in_reverse_and_starts_all_in_order)
+TEST(policy_one_for_all_stops_in_reverse_and_starts_in_order)
 {
     struct weft__policy p =
         make(&(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL}, 4, WEFT_CHILD_PERMANENT);
@@ -80,7 +80,7 @@ TEST(one_for_all_stops_the_others_in_reverse_and_starts_all_in_order)
     weft__policy_deinit(&p);
 }
 
-TEST(rest_for_one_leaves_those_before_it_alone)
+TEST(policy_rest_for_one_keeps_earlier_children)
 {
     struct weft__policy p = make(&(struct weft_supervisor_opts){.strategy = WEFT_REST_FOR_ONE}, 4,
                                  WEFT_CHILD_PERMANENT);
@@ -98,7 +98,7 @@ TEST(rest_for_one_leaves_those_before_it_alone)
     weft__policy_deinit(&p);
 }
 
-TEST(a_temporary_child_of_a_group_is_stopped_and_stays_so)
+TEST(temporary_child_in_group_restart_stays_stopped)
 {
     struct weft__policy p =
         make(&(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL}, 1, WEFT_CHILD_PERMANENT);
@@ -113,7 +113,7 @@ TEST(a_temporary_child_of_a_group_is_stopped_and_stays_so)
     weft__policy_deinit(&p);
 }
 
-TEST(who_was_removed_is_not_started_again_with_its_group)
+TEST(removed_child_is_not_restarted_with_group)
 {
     struct weft__policy p =
         make(&(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL}, 3, WEFT_CHILD_PERMANENT);
@@ -132,7 +132,7 @@ TEST(who_was_removed_is_not_started_again_with_its_group)
     weft__policy_deinit(&p);
 }
 
-TEST(which_ends_are_followed_by_a_start)
+TEST(restart_type_decides_which_exits_restart)
 {
     static const struct {
         enum weft_child_restart restart;
@@ -155,7 +155,7 @@ TEST(which_ends_are_followed_by_a_start)
     }
 }
 
-TEST(too_many_restarts_in_the_window_end_it_and_fewer_do_not)
+TEST(policy_gives_up_only_above_restart_intensity)
 {
     struct weft_supervisor_opts opts = {.restarts = 2, .window_ns = 10};
     struct weft__policy p = make(&opts, 2, WEFT_CHILD_PERMANENT);
@@ -172,13 +172,13 @@ TEST(too_many_restarts_in_the_window_end_it_and_fewer_do_not)
     }
     weft__policy_ended(&p, 0, -EDOM, 2010);
     stop_one(&p, 2010, 1);
-    expect(&p, 2010, WEFT__POLICY_OVER, 0);
+    expect(&p, 2010, WEFT__POLICY_EXIT, 0);
     CHECK_EQ(p.error, -EDOM);
     CHECK_EQ(p.children[0].state, WEFT_CHILD_FAILED);
     weft__policy_deinit(&p);
 }
 
-TEST(a_pause_doubles_each_time_within_its_jitter_up_to_the_greatest)
+TEST(backoff_doubles_within_jitter_up_to_maximum)
 {
     struct weft_supervisor_opts opts = {.restarts = WEFT_RESTARTS_UNLIMITED,
                                         .backoff_ns = 1000,
@@ -211,23 +211,23 @@ TEST(a_pause_doubles_each_time_within_its_jitter_up_to_the_greatest)
     weft__policy_deinit(&p);
 }
 
-TEST(one_that_does_not_stop_is_killed_at_its_deadline)
+TEST(policy_kills_child_that_misses_stop_deadline)
 {
     struct weft__policy p = make(&(struct weft_supervisor_opts){0}, 2, WEFT_CHILD_PERMANENT);
     start_all(&p, 0);
-    weft__policy_end(&p, 0);
+    weft__policy_shut_down(&p, 0);
     expect(&p, 10, WEFT__POLICY_STOP, 1);
     expect_sleep(&p, 11, 10 + SECOND);
     expect(&p, 10 + SECOND, WEFT__POLICY_KILL, 1);
     expect_sleep(&p, 10 + SECOND, INT64_MAX); /* once, and nobody else before it is down */
     weft__policy_ended(&p, 1, -ECANCELED, 11 + SECOND);
     stop_one(&p, 11 + SECOND, 0);
-    expect(&p, 12 + SECOND, WEFT__POLICY_OVER, 0);
+    expect(&p, 12 + SECOND, WEFT__POLICY_EXIT, 0);
     CHECK_EQ(p.error, 0);
     weft__policy_deinit(&p);
 }
 
-TEST(a_start_that_fails_counts_as_an_end)
+TEST(failed_start_counts_as_exit)
 {
     struct weft__policy p =
         make(&(struct weft_supervisor_opts){.restarts = 2}, 1, WEFT_CHILD_PERMANENT);
@@ -237,12 +237,12 @@ TEST(a_start_that_fails_counts_as_an_end)
         expect(&p, now, WEFT__POLICY_START, 0);
         weft__policy_ended(&p, 0, -ENOMEM, now);
     }
-    expect(&p, 3, WEFT__POLICY_OVER, 0);
+    expect(&p, 3, WEFT__POLICY_EXIT, 0);
     CHECK_EQ(p.error, -ENOMEM);
     weft__policy_deinit(&p);
 }
 
-TEST(who_requires_another_waits_until_that_runs)
+TEST(dependent_child_waits_until_requirement_runs)
 {
     static const uint32_t first[] = {0, UINT32_MAX};
     struct weft_supervisor_opts opts = {.backoff_ns = 1000, .jitter = 1, .restarts = 10};
@@ -259,7 +259,7 @@ TEST(who_requires_another_waits_until_that_runs)
     weft__policy_deinit(&p);
 }
 
-TEST(children_of_a_dynamic_one_are_stopped_all_at_once)
+TEST(dynamic_children_are_stopped_all_at_once)
 {
     struct weft__policy p = make(&(struct weft_supervisor_opts){.strategy = WEFT_DYNAMIC}, 0, 0);
     for (uint32_t i = 0; i < 100; i++) {
@@ -267,7 +267,7 @@ TEST(children_of_a_dynamic_one_are_stopped_all_at_once)
         expect(&p, 0, WEFT__POLICY_START, i);
         weft__policy_started(&p, i, 0);
     }
-    weft__policy_end(&p, 0);
+    weft__policy_shut_down(&p, 0);
     for (uint32_t i = 0; i < 100; i++) {
         expect(&p, 5, WEFT__POLICY_STOP, 99 - i);
     }
@@ -283,36 +283,36 @@ TEST(children_of_a_dynamic_one_are_stopped_all_at_once)
     for (uint32_t i = 0; i < 50; i++) {
         weft__policy_ended(&p, 2 * i + 1, -ECANCELED, 6 + SECOND);
     }
-    expect(&p, 6 + SECOND, WEFT__POLICY_OVER, 0);
+    expect(&p, 6 + SECOND, WEFT__POLICY_EXIT, 0);
     weft__policy_deinit(&p);
 }
 
-TEST(what_cannot_be_done_is_said_again_later_and_a_stop_stays_one)
+TEST(failed_policy_action_is_retried_and_stop_stays_stop)
 {
     static const enum weft_supervisor_strategy strategies[] = {WEFT_ONE_FOR_ONE, WEFT_DYNAMIC};
     for (int i = 0; i < 2; i++) {
         struct weft__policy p = make(&(struct weft_supervisor_opts){.strategy = strategies[i]}, 1,
                                      WEFT_CHILD_PERMANENT);
         start_all(&p, 0);
-        weft__policy_end(&p, 0);
+        weft__policy_shut_down(&p, 0);
         expect(&p, 10, WEFT__POLICY_STOP, 0);
-        weft__policy_put_off(&p, (struct weft__policy_action){.what = WEFT__POLICY_STOP}, 15);
+        weft__policy_postpone(&p, (struct weft__policy_action){.what = WEFT__POLICY_STOP}, 15);
         expect_sleep(&p, 10, 15);
         expect(&p, 15, WEFT__POLICY_STOP, 0);
         expect_sleep(&p, 15, 15 + SECOND); /* the whole time, from now */
         expect(&p, 15 + SECOND, WEFT__POLICY_KILL, 0);
-        weft__policy_put_off(&p, (struct weft__policy_action){.what = WEFT__POLICY_KILL},
-                             20 + SECOND);
+        weft__policy_postpone(&p, (struct weft__policy_action){.what = WEFT__POLICY_KILL},
+                              20 + SECOND);
         expect_sleep(&p, 16 + SECOND, 20 + SECOND);
         expect(&p, 20 + SECOND, WEFT__POLICY_KILL, 0);
         expect_sleep(&p, 20 + SECOND, INT64_MAX);
         weft__policy_ended(&p, 0, -ECANCELED, 21 + SECOND);
-        expect(&p, 21 + SECOND, WEFT__POLICY_OVER, 0);
+        expect(&p, 21 + SECOND, WEFT__POLICY_EXIT, 0);
         weft__policy_deinit(&p);
     }
 }
 
-TEST(bad_options_are_refused)
+TEST(supervisor_policy_bad_options_are_einval)
 {
     static const struct weft_supervisor_opts bad[] = {
         {.jitter = 51},     {.restarts = 100001}, {.window_ns = -1},
@@ -358,7 +358,7 @@ static bool done_or_put_off(struct weft__policy *p, struct weft__policy_action a
 {
     bool done = weft__rand_next(rand) % 4;
     if (!done) {
-        weft__policy_put_off(p, action, now + 3);
+        weft__policy_postpone(p, action, now + 3);
     }
     return done;
 }
@@ -406,7 +406,7 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
                 CHECK(m.up[i] && m.asked[i] && !m.killed[i] && now >= m.asked_at[i] + SECOND);
                 m.killed[i] = done_or_put_off(&p, action, now, rand);
                 break;
-            case WEFT__POLICY_OVER:
+            case WEFT__POLICY_EXIT:
                 CHECK_EQ(highest_up(&m, count), -1);
                 CHECK(p.ending);
                 over = true;
@@ -434,13 +434,13 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
                       : now + weft__rand_next(rand) % 30;
         }
         if (turn == 390) {
-            weft__policy_end(&p, 0);
+            weft__policy_shut_down(&p, 0);
         }
     }
     weft__policy_deinit(&p);
 }
 
-TEST(whatever_happens_the_rules_hold)
+TEST(policy_invariants_hold_under_random_events)
 {
     struct weft__rand rand;
     weft__rand_seed(&rand, check_seed());

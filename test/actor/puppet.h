@@ -8,7 +8,7 @@
 
 #include <weft/weft.h>
 
-#include "actor/forced.h"
+#include "actor/forced_stop.h"
 #include "check.h"
 
 struct seen {

@@ -39,7 +39,7 @@ static uint64_t dead(void)
 static unsigned mailbox_of(weft_pid pid)
 {
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     return info.mailbox;
 }
 
@@ -63,7 +63,7 @@ static int wait_for_go(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(what_a_receive_passes_over_counts_in_the_mailbox)
+TEST(skipped_messages_count_against_mailbox_capacity)
 {
     static const struct weft_actor_kind kind = {.name = "picky", .run = wait_for_go, .mailbox = 4};
     begin(1);
@@ -81,10 +81,10 @@ TEST(what_a_receive_passes_over_counts_in_the_mailbox)
     end();
 }
 
-TEST(of_those_passed_over_the_oldest_is_dropped)
+TEST(full_mailbox_drops_oldest_skipped_message)
 {
     static const struct weft_actor_kind kind = {
-        .name = "picky", .run = wait_for_go, .mailbox = 3, .policy = WEFT_MAILBOX_DROP};
+        .name = "picky", .run = wait_for_go, .mailbox = 3, .policy = WEFT_MAILBOX_DROP_OLDEST};
     begin(1);
     got_count = 0;
     weft_event_init(&over, NULL);
@@ -176,14 +176,14 @@ static void flood_one(const struct weft_actor_kind *kind, bool loses)
     weft_host_destroy(host);
 }
 
-TEST(threads_flood_one_that_chooses_and_drops)
+TEST(threads_flood_dropping_selective_receiver)
 {
     static const struct weft_actor_kind kind = {
-        .name = "chooser", .run = choose, .mailbox = 5, .policy = WEFT_MAILBOX_DROP};
+        .name = "chooser", .run = choose, .mailbox = 5, .policy = WEFT_MAILBOX_DROP_OLDEST};
     flood_one(&kind, true);
 }
 
-TEST(threads_wait_for_room_at_one_that_chooses)
+TEST(threads_wait_for_capacity_of_selective_receiver)
 {
     static const struct weft_actor_kind kind = {
         .name = "chooser", .run = choose, .mailbox = 5, .policy = WEFT_MAILBOX_WAIT};
@@ -198,7 +198,7 @@ static int serve(weft_actor *self, weft_buf **result)
     (void)self, (void)result;
     while (weft_receive_topic(&event, "ask", WEFT_FOREVER) == 0) {
         if (event->kind == WEFT_EVENT_CALL) {
-            weft_buf *buf = weft_actor_take(event);
+            weft_buf *buf = weft_actor_take_buf(event);
             CHECK_EQ(weft_actor_reply(event->tag, buf ? 0 : -EDOM, buf), 0);
         } else {
             return 0;
@@ -209,7 +209,7 @@ static int serve(weft_actor *self, weft_buf **result)
 
 static const struct weft_actor_kind server = {.name = "server", .run = serve, .mailbox = 4};
 
-TEST(a_call_is_received_by_topic_and_answered)
+TEST(call_is_received_by_topic_and_replied)
 {
     begin(1);
     weft_pid pid = spawn(&server);
@@ -256,7 +256,7 @@ static int pass_result(weft_pid pid, uint64_t *out)
     return err;
 }
 
-TEST(a_fiber_actor_calls_another_and_keeps_its_messages)
+TEST(fiber_actor_keeps_messages_during_call)
 {
     static const struct weft_actor_kind kind = {.name = "caller", .run = ask};
     begin(1);
@@ -278,7 +278,7 @@ TEST(a_fiber_actor_calls_another_and_keeps_its_messages)
     end();
 }
 
-TEST(of_another_node_nobody_is_called_and_nothing_is_planned)
+TEST(call_or_delayed_send_to_remote_pid_returns_eremote)
 {
     begin(1);
     weft_pid pid = spawn(&server), remote = pid;

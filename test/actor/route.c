@@ -44,12 +44,12 @@ struct double_ {
     struct weft_receiver receiver;
     int answer;
     char topics[64];
-    struct weft_parcel last;
+    struct weft_remote_message last;
     atomic_int calls;
     atomic_bool held, inside;
 };
 
-static int note(struct weft_receiver *self, const struct weft_parcel *parcel)
+static int note(struct weft_receiver *self, const struct weft_remote_message *parcel)
 {
     struct double_ *d = (struct double_ *)(void *)self;
     d->last = *parcel;
@@ -64,18 +64,18 @@ static int note(struct weft_receiver *self, const struct weft_parcel *parcel)
     return d->answer;
 }
 
-TEST(a_node_that_nobody_knows_cannot_be_reached)
+TEST(send_to_unknown_node_returns_ehostunreach)
 {
     weft_pid far = {.node = 7, .host = 1, .id = 1};
     struct weft_actor_info info;
     uint64_t before = node_stats().unreachable;
     CHECK_EQ(weft_actor_send(far, "hello", 1, text("lost")), -EHOSTUNREACH);
     CHECK_EQ(weft_actor_cancel(far, "lost"), -EHOSTUNREACH);
-    CHECK_EQ(weft_complete(far, 1, 0, text("lost")), -EHOSTUNREACH);
+    CHECK_EQ(weft_command_complete(far, 1, 0, text("lost")), -EHOSTUNREACH);
     CHECK_EQ(node_stats().unreachable, before + 3);
     CHECK_EQ(weft_actor_kill(far), -EREMOTE);
     CHECK_EQ(weft_actor_join(far, NULL, WEFT_FOREVER), -EREMOTE);
-    CHECK_EQ(weft_actor_look(far, &info), -EREMOTE);
+    CHECK_EQ(weft_actor_info(far, &info), -EREMOTE);
 }
 
 static weft_pid sender_pid;
@@ -91,20 +91,20 @@ static int send_far(weft_actor *self, const struct weft_actor_event *events, siz
     return 0;
 }
 
-TEST(what_is_for_another_node_is_handed_to_its_receiver)
+TEST(remote_message_is_handed_to_node_receiver)
 {
     static const struct weft_actor_kind sender = {.name = "sender", .step = send_far};
     struct double_ d = {.receiver.deliver = note}, other = {.receiver.deliver = note};
     struct weft_node_stats before = node_stats();
     weft_host *host = make_host("far", 0);
     weft_pid far = {.node = 7, .host = 1, .id = 1}, pid;
-    CHECK_EQ(weft_node_set(3), -EBUSY); /* there are PIDs */
-    CHECK_EQ(weft_node(), 0);
-    CHECK_EQ(weft_route(0, &d.receiver), -EINVAL);
-    CHECK_EQ(weft_unroute(7), -ENOENT);
-    CHECK_EQ(weft_route(7, &d.receiver), 0);
-    CHECK_EQ(weft_route(7, &other.receiver), -EEXIST);
-    CHECK_EQ(weft_route(8, &other.receiver), 0);
+    CHECK_EQ(weft_node_set_id(3), -EBUSY); /* there are PIDs */
+    CHECK_EQ(weft_node_id(), 0);
+    CHECK_EQ(weft_route_add(0, &d.receiver), -EINVAL);
+    CHECK_EQ(weft_route_remove(7), -ENOENT);
+    CHECK_EQ(weft_route_add(7, &d.receiver), 0);
+    CHECK_EQ(weft_route_add(7, &other.receiver), -EEXIST);
+    CHECK_EQ(weft_route_add(8, &other.receiver), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &sender, NULL, NULL), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ESRCH);
@@ -115,7 +115,7 @@ TEST(what_is_for_another_node_is_handed_to_its_receiver)
     CHECK(weft_pid_equal(d.last.from, sender_pid));
     CHECK_EQ(weft_actor_cancel(far, "why"), 0);
     CHECK_EQ(d.last.kind, WEFT_EVENT_CANCEL);
-    CHECK_EQ(weft_complete(far, 4, -EIO, NULL), 0);
+    CHECK_EQ(weft_command_complete(far, 4, -EIO, NULL), 0);
     CHECK_EQ(d.last.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(d.last.error, -EIO);
     d.answer = -EAGAIN; /* the sender is told */
@@ -123,8 +123,8 @@ TEST(what_is_for_another_node_is_handed_to_its_receiver)
     CHECK_EQ(node_stats().sent, before.sent + 3);
     CHECK_EQ(node_stats().refused, before.refused + 1);
     CHECK_EQ(atomic_load(&other.calls), 0);
-    CHECK_EQ(weft_unroute(7), 0);
-    CHECK_EQ(weft_unroute(8), 0);
+    CHECK_EQ(weft_route_remove(7), 0);
+    CHECK_EQ(weft_route_remove(8), 0);
     CHECK_EQ(weft_actor_send(far, "x", 0, NULL), -EHOSTUNREACH);
     end_host(host);
 }
@@ -139,29 +139,29 @@ static void *send_one(void *arg)
 static void *unroute(void *arg)
 {
     const struct double_ *d = arg;
-    CHECK_EQ(weft_unroute(7), 0);
+    CHECK_EQ(weft_route_remove(7), 0);
     CHECK_EQ(atomic_load(&d->calls), 1);
     return NULL;
 }
 
-TEST(unroute_waits_for_calls_under_way)
+TEST(unroute_waits_for_deliveries_in_progress)
 {
     struct double_ d = {.receiver.deliver = note}, other = {.receiver.deliver = note};
     pthread_t sender, remover;
     atomic_store(&d.held, true);
-    CHECK_EQ(weft_route(7, &d.receiver), 0);
+    CHECK_EQ(weft_route_add(7, &d.receiver), 0);
     CHECK_EQ(pthread_create(&sender, NULL, send_one, NULL), 0);
     while (!atomic_load(&d.inside)) {
         sched_yield();
     }
     CHECK_EQ(pthread_create(&remover, NULL, unroute, &d), 0);
-    while (weft_route(7, &other.receiver) == -EEXIST) { /* until it is out */
+    while (weft_route_add(7, &other.receiver) == -EEXIST) { /* until it is out */
         sched_yield();
     }
     atomic_store(&d.held, false);
     pthread_join(sender, NULL);
     pthread_join(remover, NULL);
-    CHECK_EQ(weft_unroute(7), 0);
+    CHECK_EQ(weft_route_remove(7), 0);
 }
 
 /* --- from outside ----------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static int hear(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-TEST(what_comes_from_another_node_is_delivered)
+TEST(incoming_remote_message_is_delivered)
 {
     static const struct weft_actor_kind hearer = {.name = "hearer", .step = hear};
     struct double_ d = {.receiver.deliver = note};
@@ -198,63 +198,63 @@ TEST(what_comes_from_another_node_is_delivered)
     char topic[] = "came";
     CHECK_EQ(weft_actor_spawn(host, &pid, &hearer, NULL, NULL), 0);
     expected = (weft_pid){.node = 9, .host = 2, .id = 77};
-    struct weft_parcel parcel = {
+    struct weft_remote_message parcel = {
         .kind = WEFT_EVENT_MESSAGE, .from = expected, .to = pid, .topic = topic, .trace = 99};
     parcel.buf = text("cargo");
-    CHECK_EQ(weft_parcel_deliver(&parcel), 0);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
     memset(topic, 'x', 4); /* it was copied */
-    CHECK_EQ(weft_route(7, &d.receiver), 0);
+    CHECK_EQ(weft_route_add(7, &d.receiver), 0);
     parcel.to.node = 7; /* sent on */
     parcel.buf = text("cargo");
-    CHECK_EQ(weft_parcel_deliver(&parcel), 0);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
     CHECK_STR(d.topics, "xxxx");
     CHECK(weft_pid_equal(d.last.from, expected));
     parcel.to.node = 8;
     parcel.buf = text("cargo");
-    CHECK_EQ(weft_parcel_deliver(&parcel), -EHOSTUNREACH);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), -EHOSTUNREACH);
     parcel.kind = WEFT_EVENT_CANCEL;
     parcel.to = pid;
     parcel.topic = NULL;
     parcel.buf = NULL;
-    CHECK_EQ(weft_parcel_deliver(&parcel), 0);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ESRCH);
     parcel.kind = (enum weft_actor_event_kind)99;
     parcel.buf = text("cargo");
-    CHECK_EQ(weft_parcel_deliver(&parcel), -EINVAL);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), -EINVAL);
     parcel.kind = WEFT_EVENT_MESSAGE; /* it has ended */
     parcel.buf = text("cargo");
-    CHECK_EQ(weft_parcel_deliver(&parcel), -ESRCH);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), -ESRCH);
     CHECK_EQ(node_stats().dead, before.dead + 1);
     CHECK_EQ(node_stats().received, before.received + 2);
     CHECK_EQ(atomic_load(&heard), 1);
-    CHECK_EQ(weft_unroute(7), 0);
+    CHECK_EQ(weft_route_remove(7), 0);
     end_host(host);
 }
 
-TEST(topics_from_outside_are_kept_once_and_are_bounded)
+TEST(topic_table_interns_once_and_is_bounded)
 {
     char name[32];
     snprintf(name, sizeof name, "topic");
-    const char *one = weft_topic(name);
+    const char *one = weft_topic_intern(name);
     CHECK_STR(one, "topic");
     CHECK(one != name);
-    CHECK(weft_topic("topic") == one);
+    CHECK(weft_topic_intern("topic") == one);
     int more = 0;
     do {
         snprintf(name, sizeof name, "%d", more++);
-    } while (more <= 65536 && weft_topic(name));
+    } while (more <= 65536 && weft_topic_intern(name));
     CHECK(more > 65000 && more <= 65536);
-    CHECK(weft_topic("topic") == one);
-    CHECK(weft_topic("none so far") == NULL);
-    struct weft_parcel parcel = {
+    CHECK(weft_topic_intern("topic") == one);
+    CHECK(weft_topic_intern("none so far") == NULL);
+    struct weft_remote_message parcel = {
         .kind = WEFT_EVENT_MESSAGE, .to.id = 1, .topic = "none so far", .buf = text("x")};
-    CHECK_EQ(weft_parcel_deliver(&parcel), -ENOMEM);
+    CHECK_EQ(weft_remote_message_deliver(&parcel), -ENOMEM);
 }
 
 /* --- standing in ------------------------------------------------------------------------------ */
 
-TEST(a_receiver_stands_in_for_an_actor)
+TEST(receiver_handles_messages_as_actor)
 {
     struct double_ d = {.receiver.deliver = note};
     weft_host *host = make_host("stand-in", 1);
@@ -285,7 +285,7 @@ TEST(a_receiver_stands_in_for_an_actor)
 }
 
 /* Answers at once, or says that it will not. */
-static int answer(struct weft_receiver *self, const struct weft_parcel *parcel)
+static int answer(struct weft_receiver *self, const struct weft_remote_message *parcel)
 {
     struct double_ *d = (struct double_ *)(void *)self;
     CHECK_EQ(parcel->kind, WEFT_EVENT_CALL);
@@ -298,7 +298,7 @@ static int answer(struct weft_receiver *self, const struct weft_parcel *parcel)
     return d->answer;
 }
 
-TEST(a_receiver_that_stands_in_is_called)
+TEST(receiver_replies_to_calls)
 {
     struct double_ d = {.receiver.deliver = answer};
     weft_host *host = make_host("stand-in", 1);
@@ -310,8 +310,8 @@ TEST(a_receiver_that_stands_in_is_called)
     weft_buf_free(reply);
     d.answer = -EHOSTDOWN;
     CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), -EHOSTDOWN);
-    struct weft_parcel forged = {.kind = WEFT_EVENT_CALL, .to = pid, .topic = "ask"};
-    CHECK_EQ(weft_parcel_deliver(&forged), -EINVAL); /* references are of this process */
+    struct weft_remote_message forged = {.kind = WEFT_EVENT_CALL, .to = pid, .topic = "ask"};
+    CHECK_EQ(weft_remote_message_deliver(&forged), -EINVAL); /* references are of this process */
     end_host(host);
 }
 
@@ -329,7 +329,7 @@ static void note_dead(weft_host *host, const struct weft_dead_letter *letter, vo
     strcat(arg, letter->topic);
 }
 
-TEST(what_comes_with_a_cancel_is_handed_over_and_who_calls_is_answered)
+TEST(receiver_gets_messages_queued_with_cancel_and_calls_fail)
 {
     struct double_ d = {.receiver.deliver = note, .answer = -EHOSTDOWN};
     weft_host *host = make_host("stand-in", 0);
@@ -389,7 +389,7 @@ static int know_place(weft_actor *self, const char *method, const weft_buf *inpu
     return 0;
 }
 
-TEST(several_hosts_have_their_own_pools_and_limits)
+TEST(hosts_have_separate_pools_and_limits)
 {
     static const struct weft_actor_kind passer = {
         .name = "passer", .state_bytes = sizeof(struct place), .init = know_place, .step = pass};

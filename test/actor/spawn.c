@@ -30,7 +30,7 @@ static int ends_at_once(weft_actor *self, const struct weft_actor_event *events,
 }
 static const struct weft_actor_kind brief = {.name = "brief", .step = ends_at_once};
 
-TEST(a_linked_one_that_ends_at_once_is_not_missed)
+TEST(linked_spawn_exiting_at_once_sends_exit_event)
 {
     weft_host *host = puppet_host();
     for (int i = 0; i < 50; i++) {
@@ -48,7 +48,7 @@ TEST(a_linked_one_that_ends_at_once_is_not_missed)
     puppet_host_end(host);
 }
 
-TEST(linked_and_monitored_tells_both_ways)
+TEST(spawn_with_link_and_monitor_delivers_both_events)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -81,7 +81,7 @@ static int runs_not(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(a_state_that_no_memory_holds)
+TEST(spawn_with_oversized_state_returns_enomem)
 {
     weft_host *host = puppet_host();
     const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 200, (size_t)PTRDIFF_MAX + 1};
@@ -97,7 +97,7 @@ TEST(a_state_that_no_memory_holds)
     puppet_host_end(host);
 }
 
-TEST(an_untrapped_link_of_a_spawn_ends_the_spawner)
+TEST(untrapped_linked_spawn_exit_ends_spawner)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -107,7 +107,7 @@ TEST(an_untrapped_link_of_a_spawn_ends_the_spawner)
     puppet_host_end(host);
 }
 
-TEST(a_named_spawn_is_a_spawn_or_a_signal)
+TEST(named_spawn_creates_actor_or_messages_existing)
 {
     weft_host *host = puppet_host();
     weft_pid one, two;
@@ -153,7 +153,7 @@ static int says_it_exists(weft_actor *self, const char *method, const weft_buf *
     return -EEXIST;
 }
 
-TEST(an_init_that_finds_something_is_asked_once)
+TEST(init_returning_eexist_is_not_retried)
 {
     static const struct weft_actor_kind kind = {
         .name = "second", .init = says_it_exists, .step = ends_at_once};
@@ -185,7 +185,7 @@ static void *races(void *arg)
     return NULL;
 }
 
-TEST(of_many_who_want_a_name_one_gets_it_and_all_messages)
+TEST(racing_named_spawns_yield_one_owner_of_all_messages)
 {
     pthread_t threads[8];
     the_host = puppet_host();
@@ -232,7 +232,7 @@ static void *exec_in_fiber(void *arg)
     return NULL;
 }
 
-TEST(exec_waits_for_the_result_and_never_misses_it)
+TEST(exec_always_returns_result)
 {
     weft_host *host = puppet_host();
     weft_buf *result;
@@ -254,7 +254,7 @@ TEST(exec_waits_for_the_result_and_never_misses_it)
     puppet_host_end(host);
 }
 
-TEST(exec_kills_one_that_takes_too_long)
+TEST(exec_kills_actor_at_deadline)
 {
     weft_host *host = puppet_host();
     puppet_init(&a);
@@ -275,7 +275,7 @@ static int starves(weft_actor *self, const struct weft_actor_event *events, size
     return 0;
 }
 
-TEST(exec_ends_it_also_without_memory)
+TEST(exec_ends_actor_even_without_memory)
 {
     static const struct weft_actor_kind kind = {.name = "starving",
                                                 .state_bytes = sizeof(struct puppet *),
@@ -313,7 +313,7 @@ static void never_closed(weft_actor *self)
     CHECK(false);
 }
 
-TEST(an_init_that_fails_leaves_no_relation)
+TEST(failed_init_leaves_no_link)
 {
     static const struct weft_actor_kind kind = {
         .name = "failing", .init = links_and_fails, .step = ends_at_once, .close = never_closed};
@@ -338,7 +338,7 @@ static int links_in_init(weft_actor *self, const char *method, const weft_buf *i
     return weft_actor_link(self, pid);
 }
 
-TEST(a_link_of_init_holds)
+TEST(link_made_in_init_is_effective)
 {
     static const struct weft_actor_kind kind = {
         .name = "linking", .init = links_in_init, .step = ends_at_once};
@@ -376,7 +376,7 @@ static int spawns_in_want(weft_actor *self, weft_out *out, void *arg)
     return made;
 }
 
-TEST(a_spawn_without_memory_leaves_nothing_behind)
+TEST(spawn_without_memory_leaves_nothing_behind)
 {
     weft_host *host = puppet_host();
     puppet_start(host, &a);
@@ -398,7 +398,7 @@ TEST(a_spawn_without_memory_leaves_nothing_behind)
     CHECK_EQ(c.closed, made);
 }
 
-TEST(a_spawn_after_a_stop_is_refused)
+TEST(spawn_after_host_stop_returns_eshutdown)
 {
     weft_host *host = puppet_host();
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);

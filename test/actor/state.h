@@ -9,7 +9,7 @@
 static inline struct weft_actor_info info_of(weft_pid pid)
 {
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     return info;
 }
 

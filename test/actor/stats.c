@@ -6,7 +6,7 @@
 
 #include <weft/weft.h>
 
-#include "actor/forced.h"
+#include "actor/forced_stop.h"
 #include "check.h"
 
 static atomic_int stepped, aborted, closed;
@@ -58,7 +58,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
         } else if (strcmp(events[i].topic, "block") == 0) {
-            CHECK_EQ(weft_out_command(out, WEFT_COMMAND_OWN, 0, NULL), 0);
+            CHECK_EQ(weft_out_command(out, WEFT_COMMAND_USER, 0, NULL), 0);
             weft_out_wait(out);
         }
     }
@@ -81,7 +81,7 @@ static weft_host *host;
 static void begin(void)
 {
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
-    CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_OWN, keep_command, NULL), 0);
+    CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_USER, keep_command, NULL), 0);
     atomic_store(&stepped, 0);
     atomic_store(&aborted, 0);
     atomic_store(&closed, 0);
@@ -112,11 +112,11 @@ static void until(weft_pid pid, enum weft_actor_state state)
     struct weft_actor_info info;
     do {
         weft_yield();
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
+        CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != state || (state == WEFT_ACTOR_IDLE && info.mailbox));
 }
 
-TEST(an_actor_says_what_only_it_knows_and_takes_no_step_for_it)
+TEST(actor_stats_callback_runs_without_step)
 {
     char text[16];
     begin();
@@ -139,7 +139,7 @@ TEST(an_actor_says_what_only_it_knows_and_takes_no_step_for_it)
     weft_host_destroy(host);
 }
 
-TEST(it_may_say_much_or_nothing_or_refuse)
+TEST(actor_stats_may_be_truncated_absent_or_refused)
 {
     static const struct weft_actor_kind much = {
         .name = "much", .state_bytes = sizeof(int), .step = step, .stats = say_much};
@@ -157,7 +157,7 @@ TEST(it_may_say_much_or_nothing_or_refuse)
     weft_host_destroy(host);
 }
 
-TEST(a_fiber_actor_says_it_in_a_receive)
+TEST(fiber_actor_stats_are_served_in_receive)
 {
     char text[16];
     begin();
@@ -188,7 +188,7 @@ static void ends_by(const struct weft_actor_kind *kind, int how)
     weft_host_destroy(host);
 }
 
-TEST(who_is_ended_by_others_is_told_before_its_close)
+TEST(abort_callback_runs_before_close_when_ended_externally)
 {
     for (int how = 0; how < 3; how++) {
         ends_by(&teller, how);
@@ -203,7 +203,7 @@ static int stay(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-TEST(so_is_one_that_a_stop_forces)
+TEST(abort_callback_runs_on_forced_stop)
 {
     static const struct weft_actor_kind stubborn = {
         .name = "stubborn", .step = stay, .abort = on_abort, .close = on_close};

@@ -6,7 +6,7 @@
 static atomic_int closed, cancelled, cleaned;
 
 /* Answers a cancel by a command that completes later, from another thread, and ends then. */
-enum { FLUSH = WEFT_COMMAND_OWN };
+enum { FLUSH = WEFT_COMMAND_USER };
 
 struct pending {
     weft_pid actor[64];
@@ -36,7 +36,7 @@ static void *flusher(void *arg)
         }
         weft_pid pid = pending.actor[done];
         pthread_mutex_unlock(&lock);
-        CHECK_EQ(weft_complete(pid, 1, 0, NULL), 0);
+        CHECK_EQ(weft_command_complete(pid, 1, 0, NULL), 0);
     }
     return NULL;
 }
@@ -77,7 +77,7 @@ static void reset(void)
     pending.count = 0;
 }
 
-TEST(workers_stay_until_what_was_asked_for_is_complete)
+TEST(host_stop_waits_for_pending_commands)
 {
     enum { ACTORS = 50 };
     weft_host *host = puppet_host();
@@ -130,7 +130,7 @@ static const struct weft_actor_kind deaf = {.name = "deaf",
                                             .step = deaf_step,
                                             .close = counts_close};
 
-TEST(at_the_deadline_all_that_are_left_are_ended)
+TEST(host_stop_ends_remaining_actors_at_deadline)
 {
     weft_host *host = puppet_host();
     weft_pid pids[9];
@@ -150,7 +150,7 @@ TEST(at_the_deadline_all_that_are_left_are_ended)
     CHECK_EQ(stats.live, 0);
     weft_host_destroy(host);
     for (int i = 0; i < pending.count; i++) { /* a completion that comes too late */
-        CHECK_EQ(weft_complete(pending.actor[i], 1, 0, weft_buf_copy("x", 1)), -ESRCH);
+        CHECK_EQ(weft_command_complete(pending.actor[i], 1, 0, weft_buf_copy("x", 1)), -ESRCH);
     }
 }
 
@@ -192,7 +192,7 @@ static void *spawner(void *arg)
     return NULL;
 }
 
-TEST(one_that_is_born_into_a_stop_is_told_of_it)
+TEST(actor_spawned_during_stop_is_cancelled)
 {
     for (int round = 0; round < 20; round++) {
         pthread_t threads[2];
@@ -224,7 +224,7 @@ static int stops(weft_actor *self, weft_out *out, void *arg)
     return weft_host_stop(arg, "inside", WEFT_FOREVER);
 }
 
-TEST(an_actor_may_begin_it_and_another_end_it)
+TEST(host_stop_started_in_step_is_finished_by_thread)
 {
     struct puppet a, b;
     weft_host *host = puppet_host();
@@ -242,7 +242,7 @@ TEST(an_actor_may_begin_it_and_another_end_it)
     weft_host_destroy(host);
 }
 
-TEST(a_host_that_is_made_again_knows_nothing_of_the_one_before)
+TEST(recreated_host_keeps_no_state_of_previous_host)
 {
     for (int i = 0; i < 10; i++) {
         weft_host *host = puppet_host();
@@ -261,7 +261,7 @@ TEST(a_host_that_is_made_again_knows_nothing_of_the_one_before)
 
 /* --- of an earlier incarnation ---------------------------------------------------------------- */
 
-TEST(a_completion_for_one_that_had_the_slot_before_is_dropped)
+TEST(operations_on_exited_pid_spare_slot_reuser)
 {
     struct puppet a, b;
     weft_host *host = puppet_host();
@@ -270,7 +270,7 @@ TEST(a_completion_for_one_that_had_the_slot_before_is_dropped)
     puppet_await_end(a.pid);
     for (int i = 0; i < 100; i++) {
         puppet_start(host, &b);
-        CHECK_EQ(weft_complete(a.pid, 1, 0, weft_buf_copy("x", 1)), -ESRCH);
+        CHECK_EQ(weft_command_complete(a.pid, 1, 0, weft_buf_copy("x", 1)), -ESRCH);
         CHECK_EQ(weft_actor_kill(a.pid), -ESRCH);
         CHECK_EQ(weft_actor_cancel(a.pid, NULL), -ESRCH);
         puppet_settle(&b);
@@ -289,7 +289,7 @@ static int asks_and_idles(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-TEST(an_idle_one_with_a_command_under_way_is_woken_by_it)
+TEST(completion_wakes_idle_actor)
 {
     struct puppet a;
     weft_host *host = puppet_host();
@@ -299,9 +299,9 @@ TEST(an_idle_one_with_a_command_under_way_is_woken_by_it)
     puppet_do(&a, asks_and_idles, NULL);
     struct weft_actor_info info;
     do {
-        CHECK_EQ(weft_actor_look(a.pid, &info), 0);
+        CHECK_EQ(weft_actor_info(a.pid, &info), 0);
     } while (info.state != WEFT_ACTOR_IDLE);
-    CHECK_EQ(weft_complete(a.pid, 1, -EIO, NULL), 0);
+    CHECK_EQ(weft_command_complete(a.pid, 1, -EIO, NULL), 0);
     struct seen s = puppet_await(&a, 1);
     CHECK_EQ(s.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(s.error, -EIO);
@@ -316,7 +316,7 @@ static void destroys_running_host(void *arg)
     weft_host_destroy(host);
 }
 
-TEST(to_destroy_a_host_that_runs_names_it_and_what_to_call_first)
+TEST(destroy_of_running_host_aborts_naming_host)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(destroys_running_host, NULL, err, sizeof err)));

@@ -10,14 +10,14 @@ TEST(children_start_in_order_and_stop_in_reverse)
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
     CHECK_STR(said, "+a +b +c"); /* all of them run when it returns */
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(look(pid, "b").pid, &info), 0);
+    CHECK_EQ(weft_actor_info(look(pid, "b").pid, &info), 0);
     CHECK(weft_pid_equal(info.parent, pid)); /* though a plain thread has run its init */
     CHECK_EQ(stop(pid), 0);
     await("+a +b +c -c -b -a");
     end_host(host);
 }
 
-TEST(one_for_one_starts_the_one_that_failed)
+TEST(one_for_one_restarts_only_failed_child)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
@@ -33,7 +33,7 @@ TEST(one_for_one_starts_the_one_that_failed)
     end_host(host);
 }
 
-TEST(one_for_all_starts_all)
+TEST(one_for_all_restarts_all_children)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){
@@ -44,7 +44,7 @@ TEST(one_for_all_starts_all)
     end_host(host);
 }
 
-TEST(rest_for_one_starts_those_after_it_too)
+TEST(rest_for_one_restarts_failed_and_later_children)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){
@@ -55,7 +55,7 @@ TEST(rest_for_one_starts_those_after_it_too)
     end_host(host);
 }
 
-TEST(transient_and_temporary_children_may_end)
+TEST(transient_and_temporary_children_may_exit_normally)
 {
     static const struct weft_child_spec children[] = {CHILD("t", .restart = WEFT_CHILD_TRANSIENT),
                                                       CHILD("x", .restart = WEFT_CHILD_TEMPORARY)};
@@ -76,7 +76,7 @@ TEST(transient_and_temporary_children_may_end)
 
 /* --- giving up -------------------------------------------------------------------------------- */
 
-TEST(too_many_restarts_end_the_supervisor_and_its_own_starts_it_again)
+TEST(supervisor_giving_up_is_restarted_by_its_parent)
 {
     static const struct weft_supervisor_opts low = {
         .name = "low", .children = abc, .count = 2, .restarts = 1, .window_ns = 3600000 * MS};
@@ -98,11 +98,11 @@ TEST(too_many_restarts_end_the_supervisor_and_its_own_starts_it_again)
     CHECK(!weft_pid_equal(info.pid, below));
     CHECK_EQ(weft_supervisor_children(below, NULL, 0), -ESRCH);
     char text[1000];
-    CHECK(weft_supervisor_print(pid, text, sizeof text) > 0);
+    CHECK(weft_supervisor_format(pid, text, sizeof text) > 0);
     CHECK(strstr(text, "top <") && strstr(text, " one-for-one, 2 children\n"));
     CHECK(strstr(text, "\n    low <") && strstr(text, "\n      a <"));
     CHECK(strstr(text, "running, 1 restart, last error -33\n"));
-    int whole = weft_supervisor_print(pid, NULL, 0);
+    int whole = weft_supervisor_format(pid, NULL, 0);
     CHECK_EQ(whole, (int)strlen(text));
     CHECK_EQ(stop(pid), 0);
     await("+a +b +z -a +a -a -b +a +b -z -b -a");
@@ -136,7 +136,7 @@ static int wait_for_end(weft_actor *self, const struct weft_actor_event *events,
 static const struct weft_actor_kind watcher = {
     .name = "watcher", .state_bytes = sizeof(uint64_t), .init = watch_it, .step = wait_for_end};
 
-TEST(the_reason_of_a_supervisor_that_gave_up_is_its_childs)
+TEST(supervisor_giving_up_exits_with_child_reason)
 {
     weft_host *host = make_host();
     weft_pid pid =
@@ -157,7 +157,7 @@ TEST(the_reason_of_a_supervisor_that_gave_up_is_its_childs)
     end_host(host);
 }
 
-TEST(starts_that_fail_are_tried_again_after_growing_pauses)
+TEST(failed_restarts_are_retried_with_backoff)
 {
     weft_host *host = make_host();
     weft_pid pid = start(
@@ -174,7 +174,7 @@ TEST(starts_that_fail_are_tried_again_after_growing_pauses)
     end_host(host);
 }
 
-TEST(a_first_start_that_fails_leaves_nobody_behind)
+TEST(failed_initial_start_leaves_no_children)
 {
     static const struct weft_child_spec children[] = {
         CHILD("a"), CHILD("b"), {.name = "no", .kind = &kind, .method = "no", .input = NULL}};
@@ -206,7 +206,7 @@ static void await_nobody(weft_host *host)
     } while (stats.live > 0);
 }
 
-TEST(a_first_start_without_memory_leaves_nobody_behind)
+TEST(initial_start_without_memory_leaves_no_children)
 {
     static const struct weft_supervisor_opts opts = {.children = abc, .count = 3};
     weft_host *host = make_host();
@@ -234,7 +234,7 @@ static int refuse_supervisors(weft_host *host, weft_pid pid, const struct weft_a
     return strcmp(who->name, "supervisor") == 0 ? -EPERM : 0;
 }
 
-TEST(a_supervisor_that_is_refused_takes_its_children_with_it)
+TEST(vetoed_supervisor_start_ends_its_children)
 {
     weft_host *host = make_host();
     weft_pid pid;
@@ -276,7 +276,7 @@ static void stop_in_want(weft_pid pid, long n)
     CHECK_EQ(atomic_load(&aborted), 0);
 }
 
-TEST(without_memory_a_stop_is_put_off_and_is_no_kill)
+TEST(child_stop_without_memory_is_retried_not_killed)
 {
     static const struct weft_actor_kind gentle = {.name = "gentle",
                                                   .state_bytes = sizeof(struct child),
@@ -323,7 +323,7 @@ static bool stop_with_a_stubborn_one(void)
     return asked;
 }
 
-TEST(one_that_does_not_end_is_killed_at_its_deadline)
+TEST(child_ignoring_stop_is_killed_at_deadline)
 {
     int tries = 1;
     for (; !stop_with_a_stubborn_one(); tries++) { /* a machine may be busy for 20 ms */
@@ -331,7 +331,7 @@ TEST(one_that_does_not_end_is_killed_at_its_deadline)
     }
 }
 
-TEST(children_end_with_a_supervisor_that_is_killed)
+TEST(killed_supervisor_ends_its_children)
 {
     static const struct weft_supervisor_opts low = {.children = abc, .count = 1};
     static const struct weft_child_spec children[] = {{.name = "low", .supervisor = &low},
@@ -348,7 +348,7 @@ TEST(children_end_with_a_supervisor_that_is_killed)
     CHECK(strstr(said, "-a") && strstr(said, "-z"));
 }
 
-TEST(a_host_that_stops_stops_its_supervisors_and_nobody_is_started_again)
+TEST(host_stop_stops_supervisors_without_restarts)
 {
     weft_host *host = make_host();
     static const struct weft_supervisor_opts opts = {
@@ -359,7 +359,7 @@ TEST(a_host_that_stops_stops_its_supervisors_and_nobody_is_started_again)
     end_host(host);
 }
 
-TEST(a_child_that_tells_its_supervisor_to_end_is_not_taken_for_dead)
+TEST(exit_signal_to_supervisor_stops_children_in_order)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 2});
@@ -390,7 +390,7 @@ static int speak_up(weft_actor *self, const struct weft_actor_event *events, siz
 }
 
 /* One worker: what the child said is read when it has ended. */
-TEST(what_a_child_said_before_it_ended_is_not_its_end)
+TEST(exit_signal_from_exited_child_is_not_its_exit)
 {
     static const struct weft_actor_kind loud = {.name = "loud",
                                                 .state_bytes = sizeof(struct child),
@@ -423,7 +423,7 @@ TEST(what_a_child_said_before_it_ended_is_not_its_end)
         __VA_ARGS__, NULL                                                                          \
     }
 
-TEST(services_start_after_what_they_require_and_stop_before_it)
+TEST(services_start_after_and_stop_before_their_requirements)
 {
     const struct weft_child_spec children[] = {CHILD("web", REQUIRES("db", "log")),
                                                CHILD("db", REQUIRES("log")), CHILD("log"),
@@ -440,7 +440,7 @@ TEST(services_start_after_what_they_require_and_stop_before_it)
     end_host(host);
 }
 
-TEST(bad_trees_are_refused)
+TEST(invalid_supervisor_trees_are_refused)
 {
     const struct weft_child_spec twice[] = {CHILD("a"), CHILD("a")},
                                  unknown[] = {CHILD("a", REQUIRES("b"))},
@@ -466,7 +466,7 @@ TEST(bad_trees_are_refused)
     end_host(host);
 }
 
-TEST(a_child_is_found_by_its_name_after_a_restart)
+TEST(restarted_child_keeps_registered_name)
 {
     static const struct weft_child_spec children[] = {CHILD("store", .named = true)};
     weft_host *host = make_host();
@@ -502,7 +502,7 @@ static int crash_soon(weft_actor *self, const struct weft_actor_event *events, s
     return 0;
 }
 
-TEST(of_many_restarts_none_is_lost)
+TEST(concurrent_restarts_are_all_performed)
 {
     static const struct weft_actor_kind fragile = {
         .name = "fragile", .state_bytes = sizeof(int), .step = crash_soon};

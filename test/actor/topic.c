@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-TEST(patterns_match)
+TEST(topic_patterns_match)
 {
     static const struct {
         const char *pattern, *topic;
@@ -94,7 +94,7 @@ static int step_no_inbox(weft_actor *self, const struct weft_actor_event *events
     return weft_topic_dispatch(self, no_inbox, events, n, out);
 }
 
-TEST(topics_have_their_handlers_and_the_rest_an_inbox)
+TEST(topics_dispatch_to_handlers_else_to_inbox)
 {
     static const struct weft_actor_kind kind = {.name = "shop", .step = step};
     weft_host *host;
@@ -116,7 +116,7 @@ TEST(topics_have_their_handlers_and_the_rest_an_inbox)
     weft_host_destroy(host);
 }
 
-TEST(without_an_inbox_a_call_is_answered)
+TEST(unhandled_call_without_inbox_returns_enosys)
 {
     static const struct weft_actor_kind kind = {.name = "deaf", .step = step_no_inbox};
     weft_host *host;

@@ -11,10 +11,10 @@
 
 /* What was told, in order. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weft_passage passages[256];
+static struct weft_actor_trace_event passages[256];
 static int told;
 
-static void note(const struct weft_passage *passage, void *arg)
+static void note(const struct weft_actor_trace_event *passage, void *arg)
 {
     CHECK(arg == passages);
     pthread_mutex_lock(&lock);
@@ -52,7 +52,7 @@ static int pass(weft_actor *self, const struct weft_actor_event *events, size_t 
         } else if (weft_pid_equal(weft_actor_pid(self), pids[0])) {
             CHECK_EQ(weft_actor_send(pids[1], "middle", events[i].tag, NULL), 0);
         } else {
-            CHECK_EQ(weft_out_command(out, WEFT_COMMAND_OWN, events[i].tag, NULL), 0);
+            CHECK_EQ(weft_out_command(out, WEFT_COMMAND_USER, events[i].tag, NULL), 0);
         }
     }
     return 0;
@@ -61,7 +61,7 @@ static int pass(weft_actor *self, const struct weft_actor_event *events, size_t 
 static int at_once(const struct weft_command *command, void *arg)
 {
     (void)arg;
-    return weft_complete(command->actor, command->tag, 0, NULL);
+    return weft_command_complete(command->actor, command->tag, 0, NULL);
 }
 
 /* The last is a fiber. */
@@ -85,19 +85,19 @@ static int steps_of(uint32_t trace, char *way)
     for (int i = 0; i < told; i++) {
         if (passages[i].trace == trace) {
             const char *topic = passages[i].topic ? passages[i].topic : "=";
-            way[n++] = passages[i].kind == WEFT_PASSAGE_SENT ? topic[0] : (char)(topic[0] - 32);
+            way[n++] = passages[i].kind == WEFT_ACTOR_TRACE_SENT ? topic[0] : (char)(topic[0] - 32);
         }
     }
     way[n] = 0;
     return n;
 }
 
-TEST(a_message_is_followed_over_three_actors)
+TEST(trace_follows_message_across_three_actors)
 {
     enum { MESSAGES = 10 };
     weft_host *host = make_host();
     char way[64];
-    CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_OWN, at_once, NULL), 0);
+    CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_USER, at_once, NULL), 0);
     CHECK_EQ(weft_actor_trace(note, passages), 0);
     CHECK_EQ(weft_actor_trace(note, NULL), -EBUSY);
     CHECK_EQ(weft_actor_spawn(host, &pids[0], &passer, NULL, NULL), 0);
@@ -117,7 +117,7 @@ TEST(a_message_is_followed_over_three_actors)
         CHECK_STR(way, "bBmM=\035eE"); /* sent, handled; '=' is the completion */
     }
     for (int i = 0; i < told; i++) {
-        const struct weft_passage *p = &passages[i];
+        const struct weft_actor_trace_event *p = &passages[i];
         CHECK(p->at_ns > 0);
         bool outside = p->topic && strcmp(p->topic, "begin") == 0;
         CHECK_EQ(weft_pid_is_none(p->from), outside || p->event == WEFT_EVENT_COMPLETE);
@@ -139,7 +139,7 @@ static int end_by_it(weft_actor *self, const struct weft_actor_event *events, si
     return 0;
 }
 
-TEST(the_first_message_of_a_spawn_is_sent_and_handled)
+TEST(trace_records_first_message_of_spawn)
 {
     static const struct weft_actor_kind brief = {.name = "brief", .step = end_by_it};
     weft_host *host = make_host();
@@ -150,8 +150,8 @@ TEST(the_first_message_of_a_spawn_is_sent_and_handled)
     weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK_EQ(weft_actor_trace(NULL, NULL), 0);
     CHECK_EQ(told, 2);
-    CHECK_EQ(passages[0].kind, WEFT_PASSAGE_SENT);
-    CHECK_EQ(passages[1].kind, WEFT_PASSAGE_HANDLED);
+    CHECK_EQ(passages[0].kind, WEFT_ACTOR_TRACE_SENT);
+    CHECK_EQ(passages[1].kind, WEFT_ACTOR_TRACE_HANDLED);
     for (int i = 0; i < 2; i++) {
         CHECK(weft_pid_equal(passages[i].to, pid));
         CHECK_EQ(passages[i].trace, passages[0].trace);
@@ -181,7 +181,7 @@ static int hear(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-TEST(without_a_trace_messages_have_no_number)
+TEST(untraced_messages_have_no_trace_id)
 {
     static const struct weft_actor_kind hearer = {.name = "hearer", .step = hear};
     weft_host *host = make_host();
@@ -202,7 +202,7 @@ TEST(without_a_trace_messages_have_no_number)
 
 static atomic_int on;
 
-static void only_while_on(const struct weft_passage *passage, void *arg)
+static void only_while_on(const struct weft_actor_trace_event *passage, void *arg)
 {
     (void)passage, (void)arg;
     CHECK(atomic_load(&on));
@@ -223,7 +223,7 @@ static int bounce(weft_actor *self, const struct weft_actor_event *events, size_
     return 0;
 }
 
-TEST(when_off_has_returned_nobody_is_told)
+TEST(trace_callback_is_not_called_after_disable)
 {
     static const struct weft_actor_kind bouncer = {.name = "bouncer", .step = bounce};
     weft_host *host = make_host();

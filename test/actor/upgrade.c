@@ -85,11 +85,11 @@ static void start_old(weft_host *host, struct puppet *p)
 static const char *kind_of(weft_pid pid)
 {
     struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    CHECK_EQ(weft_actor_info(pid, &info), 0);
     return info.kind;
 }
 
-TEST(an_upgrade_keeps_pid_mailbox_relations_and_names)
+TEST(upgrade_keeps_pid_mailbox_relations_and_names)
 {
     weft_host *host = puppet_host();
     weft_pid found;
@@ -121,7 +121,7 @@ TEST(an_upgrade_keeps_pid_mailbox_relations_and_names)
     CHECK_EQ(new_closed, 1);
 }
 
-TEST(when_the_new_code_fails_the_old_goes_on)
+TEST(failed_upgrade_keeps_old_code_running)
 {
     weft_host *host = puppet_host();
     start_old(host, &a);
@@ -152,7 +152,7 @@ static int never_run(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-TEST(a_kind_that_cannot_be_is_refused)
+TEST(upgrade_to_invalid_kind_returns_einval)
 {
     struct weft_actor_kind bad[] = {old_kind, old_kind, old_kind, old_kind};
     bad[0].batch = 65;
@@ -180,12 +180,12 @@ static int floods_itself(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-TEST(the_mailbox_is_that_of_the_new_kind)
+TEST(upgrade_applies_mailbox_of_new_kind)
 {
     struct weft_actor_kind drops = old_kind, refuses = old_kind;
     int answers[3];
     drops.mailbox = refuses.mailbox = 2;
-    drops.policy = WEFT_MAILBOX_DROP;
+    drops.policy = WEFT_MAILBOX_DROP_OLDEST;
     weft_host *host = puppet_host();
     start_old(host, &a);
     CHECK_EQ(puppet_do(&a, upgrades_to, &drops), 0);
@@ -209,7 +209,7 @@ TEST(the_mailbox_is_that_of_the_new_kind)
 static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
 {
     weft_pid me = weft_actor_pid(self), other = me;
-    struct weft__letter *stray = weft__letter_new(WEFT_EVENT_MESSAGE, 17, NULL);
+    struct weft__envelope *stray = weft__envelope_new(WEFT_EVENT_MESSAGE, 17, NULL);
     (void)out;
     other.id += (uint64_t)1 << 32;
     CHECK_EQ(weft_actor_send(me, "job", 0, weft_buf_copy(arg, sizeof(struct puppet_job))), 0);
@@ -217,7 +217,7 @@ static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
     return weft_actor_send(me, "own", 5, NULL);
 }
 
-TEST(who_drops_from_now_on_reads_no_letter_of_another)
+TEST(upgrade_to_dropping_mailbox_skips_messages_of_other_pid)
 {
     struct weft_actor_kind drops = old_kind, slow = old_kind;
     struct weft_host_stats stats;
@@ -225,7 +225,7 @@ TEST(who_drops_from_now_on_reads_no_letter_of_another)
     int result;
     struct puppet_job job = {.fn = upgrades_to, .arg = &drops, .result = &result};
     slow.batch = 1; /* so that it keeps what it has not yet seen */
-    drops.policy = WEFT_MAILBOX_DROP;
+    drops.policy = WEFT_MAILBOX_DROP_OLDEST;
     weft_host *host = puppet_host();
     start_old(host, &a);
     CHECK_EQ(puppet_do(&a, upgrades_to, &slow), 0);
@@ -236,7 +236,7 @@ TEST(who_drops_from_now_on_reads_no_letter_of_another)
     CHECK_EQ(s.tag, 5);
     weft_host_stats(host, &stats);
     CHECK_EQ(stats.dead_letters, 1);
-    CHECK_EQ(weft_actor_look(a.pid, &info), 0);
+    CHECK_EQ(weft_actor_info(a.pid, &info), 0);
     CHECK_EQ(info.mailbox, 0);
     puppet_do(&a, finishes, NULL);
     puppet_host_end(host);
@@ -270,7 +270,7 @@ static const struct weft_actor_kind sieve = {.name = "sieve",
                                              .step = alternate,
                                              .mailbox = 2,
                                              .batch = 1,
-                                             .policy = WEFT_MAILBOX_DROP};
+                                             .policy = WEFT_MAILBOX_DROP_OLDEST};
 
 static void *pours(void *arg)
 {
@@ -282,7 +282,7 @@ static void *pours(void *arg)
     return NULL;
 }
 
-TEST(what_senders_drop_is_theirs_to_drop)
+TEST(messages_dropped_by_senders_are_counted_during_upgrades)
 {
     weft_host *host = puppet_host();
     weft_pid pid;
@@ -311,7 +311,7 @@ static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
     return err;
 }
 
-TEST(nor_does_it_need_memory_to_fall_back)
+TEST(upgrade_without_memory_falls_back_to_old_code)
 {
     weft_host *host = puppet_host();
     start_old(host, &a);
@@ -340,7 +340,7 @@ static int upgrades_plainly(weft_actor *self, weft_out *out, void *arg)
     return weft_out_upgrade(out, arg ? &new_kind : &same_state, NULL);
 }
 
-TEST(a_state_may_be_kept_as_it_is)
+TEST(upgrade_may_keep_state_of_same_size)
 {
     weft_host *host = puppet_host();
     start_old(host, &a);
@@ -358,7 +358,7 @@ TEST(a_state_may_be_kept_as_it_is)
 
 /* --- with commands, with other statuses ------------------------------------------------------- */
 
-enum { LATER = WEFT_COMMAND_OWN };
+enum { LATER = WEFT_COMMAND_USER };
 static weft_pid later_pid;
 
 static int later(const struct weft_command *command, void *arg)
@@ -388,14 +388,14 @@ static int changes_its_mind(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-TEST(completions_come_to_the_code_there_is)
+TEST(completion_after_upgrade_reaches_new_code)
 {
     weft_host *host = puppet_host();
     CHECK_EQ(weft_host_handle(host, LATER, later, NULL), 0);
     start_old(host, &a);
     puppet_do(&a, asks_and_upgrades, NULL);
     CHECK_EQ(puppet_await(&a, 1).kind, WEFT_EVENT_UPGRADE);
-    CHECK_EQ(weft_complete(a.pid, 5, 0, NULL), 0);
+    CHECK_EQ(weft_command_complete(a.pid, 5, 0, NULL), 0);
     struct seen s = puppet_await(&a, 2);
     CHECK_EQ(s.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(s.tag, 5);
@@ -403,7 +403,7 @@ TEST(completions_come_to_the_code_there_is)
     CHECK_EQ(new_closed, 1);
 }
 
-TEST(the_last_word_counts)
+TEST(last_status_set_in_step_wins)
 {
     weft_host *host = puppet_host();
     start_old(host, &a);
@@ -465,7 +465,7 @@ static void *sends(void *arg)
     return NULL;
 }
 
-TEST(three_hundred_messages_through_upgrades_lose_nothing)
+TEST(messages_during_300_upgrades_are_not_lost)
 {
     weft_host *host;
     weft_pid pid;

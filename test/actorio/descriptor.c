@@ -76,7 +76,7 @@ static int echo(weft_actor *self, const struct weft_actor_event *events, size_t 
             weft_out_done(out, NULL);
             return 0;
         }
-        return weft_out_write(out, WRITE, s->fd, weft_actor_take(&events[0]), -1, WEFT_FOREVER);
+        return weft_out_write(out, WRITE, s->fd, weft_actor_take_buf(&events[0]), -1, WEFT_FOREVER);
     default:
         return weft_out_read(out, READ, s->fd, 4096, -1, WEFT_FOREVER);
     }
@@ -99,7 +99,7 @@ static const struct weft_actor_kind server = {.name = "server",
 /* --- its client: connects, writes, waits until there is an answer, reads it ------------------- */
 
 struct client {
-    char address[WEFT_ADDR_TEXT];
+    char address[WEFT_ADDR_STRLEN];
     int fd;
 };
 
@@ -162,13 +162,13 @@ static int listen_here(char *address, size_t size)
     int fd = weft_listen("127.0.0.1:0", NULL);
     CHECK(fd >= 0);
     CHECK_EQ(weft_addr_local(fd, &addr), 0);
-    weft_addr_text(&addr, address, size);
+    weft_addr_format(&addr, address, size);
     return fd;
 }
 
-EACH_DRIVER(two_actors_talk_over_a_socket)
+EACH_DRIVER(two_actors_exchange_data_over_socket)
 {
-    char address[WEFT_ADDR_TEXT] = {0};
+    char address[WEFT_ADDR_STRLEN] = {0};
     int listener = listen_here(address, sizeof address);
     begin(driver);
     atomic_store(&answered, 0);
@@ -210,13 +210,13 @@ static int fail(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-EACH_DRIVER(errors_are_told)
+EACH_DRIVER(failed_io_commands_complete_with_error)
 {
     static const struct weft_actor_kind kind = {.name = "failing",
                                                 .state_bytes = sizeof(struct server),
                                                 .init = take_listener,
                                                 .step = fail};
-    char address[WEFT_ADDR_TEXT];
+    char address[WEFT_ADDR_STRLEN];
     int listener = listen_here(address, sizeof address);
     begin(driver);
     join(spawn(&kind, &listener, sizeof listener));
@@ -231,16 +231,16 @@ EACH_DRIVER(errors_are_told)
 
 /* An actor that ends cancels what it waits for; a host with one that waits for ever can be
  * stopped. */
-EACH_DRIVER(an_actor_that_ends_gives_its_commands_up)
+EACH_DRIVER(actor_exit_cancels_its_io_commands)
 {
-    char address[WEFT_ADDR_TEXT];
+    char address[WEFT_ADDR_STRLEN];
     int listener = listen_here(address, sizeof address);
     begin(driver);
     for (int i = 0; i < 5; i++) {
         weft_pid pid = spawn(&server, &listener, sizeof listener);
         struct weft_actor_info info;
         do {
-            CHECK_EQ(weft_actor_look(pid, &info), 0);
+            CHECK_EQ(weft_actor_info(pid, &info), 0);
         } while (info.state != WEFT_ACTOR_BLOCKED);
         CHECK_EQ(weft_actor_kill(pid), 0);
         weft_actor_join(pid, NULL, WEFT_FOREVER);
@@ -268,13 +268,13 @@ static int ignore(weft_actor *self, const struct weft_actor_event *events, size_
     return 0;
 }
 
-EACH_DRIVER(a_connection_that_nobody_takes_is_closed)
+EACH_DRIVER(accepted_connection_not_taken_is_closed)
 {
     static const struct weft_actor_kind kind = {.name = "ignoring",
                                                 .state_bytes = sizeof(struct server),
                                                 .init = take_listener,
                                                 .step = ignore};
-    char address[WEFT_ADDR_TEXT], byte;
+    char address[WEFT_ADDR_STRLEN], byte;
     int listener = listen_here(address, sizeof address);
     begin(driver);
     weft_pid pid = spawn(&kind, &listener, sizeof listener);
@@ -307,7 +307,7 @@ static int use_file(weft_actor *self, const struct weft_actor_event *events, siz
     return 0;
 }
 
-EACH_DRIVER(files_are_read_and_written_at_an_offset)
+EACH_DRIVER(file_commands_read_and_write_at_offset)
 {
     static const struct weft_actor_kind kind = {.name = "filing",
                                                 .state_bytes = sizeof(struct server),

@@ -46,7 +46,7 @@ static unsigned quota(const char *self)
     return weft__cpu_quota(cgroups, mount);
 }
 
-TEST(without_cgroups_there_is_no_limit)
+TEST(without_cgroups_cpu_quota_is_unlimited)
 {
     CHECK_EQ(weft__cpu_quota("/nonexistent/cgroup", "/nonexistent"), 0);
     make_root();
@@ -56,7 +56,7 @@ TEST(without_cgroups_there_is_no_limit)
     remove_root();
 }
 
-TEST(a_quota_of_version_2_is_rounded_up_to_whole_cpus)
+TEST(cgroup_v2_quota_rounds_up_to_whole_cpus)
 {
     static const struct {
         const char *text;
@@ -76,7 +76,7 @@ TEST(a_quota_of_version_2_is_rounded_up_to_whole_cpus)
     remove_root();
 }
 
-TEST(the_lowest_quota_of_a_group_and_its_parents_counts)
+TEST(lowest_quota_of_cgroup_and_parents_counts)
 {
     make_root();
     write_file("/fs/a/b/cpu.max", "400000 100000\n");
@@ -91,7 +91,7 @@ TEST(the_lowest_quota_of_a_group_and_its_parents_counts)
     remove_root();
 }
 
-TEST(a_quota_of_version_1_is_in_two_files)
+TEST(cgroup_v1_quota_is_read_from_two_files)
 {
     make_root();
     write_file("/fs/cpu/a/cpu.cfs_quota_us", "250000\n");
@@ -105,7 +105,7 @@ TEST(a_quota_of_version_1_is_in_two_files)
     remove_root();
 }
 
-TEST(in_a_container_the_quota_lies_at_the_root_of_the_mount)
+TEST(quota_in_container_is_read_at_mount_root)
 {
     make_root();
     write_file("/fs/cpu/cpu.cfs_quota_us", "100000\n");

@@ -8,18 +8,18 @@
 
 #include "check.h"
 
-TEST(an_error_has_words_that_fit)
+TEST(strerror_text_fits_error)
 {
     CHECK_STR(weft_strerror(-ENOENT), "Not found: no such name, file or entry");
     CHECK_STR(weft_strerror(-ESRCH), "No such fiber, actor or process: it has ended");
     CHECK_STR(weft_strerror(-ENODATA), "Ended before all data came");
     CHECK_STR(weft_strerror(-ECANCELED), "Cancelled");
-    CHECK_STR(weft_strerror(-EDEADLK), "Would wait for ever (deadlock)");
+    CHECK_STR(weft_strerror(-EDEADLK), "Would wait forever (deadlock)");
     CHECK_STR(weft_strerror(-EOWNERDEAD), "Ended before it answered");
     CHECK_STR(weft_strerror(0), "Success");
 }
 
-TEST(both_signs_are_the_same_error)
+TEST(strerror_accepts_both_signs)
 {
     for (int err = -200; err <= 200; err++) {
         const char *text = weft_strerror(err);
@@ -30,7 +30,7 @@ TEST(both_signs_are_the_same_error)
 }
 
 /* What the header files promise of it has words of ours where errno's mislead. */
-TEST(errors_of_the_kernel_keep_the_words_of_the_kernel)
+TEST(kernel_errors_keep_kernel_text)
 {
     CHECK_STR(weft_strerror(-EADDRINUSE), "Address already in use");
     CHECK_STR(weft_strerror(-ENOMEM), "Cannot allocate memory");
@@ -51,7 +51,7 @@ static void *is_told_nothing(void *arg)
     return arg;
 }
 
-TEST(a_pool_says_which_option_it_refused)
+TEST(pool_create_names_rejected_option)
 {
     weft_pool *pool;
 #define POOL(...) weft_pool_create(&pool, &(struct weft_pool_opts){__VA_ARGS__})
@@ -71,14 +71,14 @@ TEST(a_pool_says_which_option_it_refused)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-TEST(whatever_has_options_says_which_one_it_refused)
+TEST(every_create_names_rejected_option)
 {
-    weft_crew *crew;
-    refused(weft_crew_create(&crew, &(struct weft_crew_opts){.members = 1001}),
+    weft_pool_set *pools;
+    refused(weft_pool_set_create(&pools, &(struct weft_pool_set_opts){.members = 1001}),
             "members: must be at most 1000");
-    refused(
-        weft_crew_create(&crew, &(struct weft_crew_opts){.members = 1, .stack_bytes = SIZE_MAX}),
-        "stack_bytes: must be at most 64 MiB");
+    refused(weft_pool_set_create(
+                &pools, &(struct weft_pool_set_opts){.members = 1, .stack_bytes = SIZE_MAX}),
+            "stack_bytes: must be at most 64 MiB");
     weft_blocking_pool *blocking;
     refused(weft_blocking_create(&blocking, &(struct weft_blocking_opts){.max_threads = 100000}),
             "max_threads: must be at most 4096");
@@ -106,7 +106,7 @@ TEST(whatever_has_options_says_which_one_it_refused)
             "timer_tick_ns: must be from 0 to one second");
     weft_chan *chan;
     refused(weft_chan_create(&chan, 8, &(struct weft_chan_opts){.capacity = SIZE_MAX}),
-            "capacity, max_capacity: more than there is memory for");
+            "capacity, max_capacity: the buffer would be too large");
     CHECK_EQ(weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.backlog = -1}), -EINVAL);
     CHECK_STR(weft_last_error(), "backlog, defer_accept_seconds: must not be negative");
 }
@@ -120,7 +120,7 @@ static void *refuses_limits(void *arg)
     return arg;
 }
 
-TEST(a_server_says_which_limit_it_refused)
+TEST(http_server_names_rejected_limit)
 {
     CHECK_EQ(weft_run(refuses_limits, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
 }

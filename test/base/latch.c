@@ -6,27 +6,27 @@
 static struct weft__latch latch;
 static long counted; /* plain: the latch alone protects it */
 
-TEST(a_latch_is_taken_once)
+TEST(latch_is_acquired_once)
 {
     CHECK(weft__latch_try(&latch));
     CHECK(!weft__latch_try(&latch));
-    weft__latch_drop(&latch);
-    weft__latch_take(&latch);
+    weft__latch_unlock(&latch);
+    weft__latch_lock(&latch);
     CHECK(!weft__latch_try(&latch));
-    weft__latch_drop(&latch);
+    weft__latch_unlock(&latch);
 }
 
 static void *count(void *arg)
 {
     for (long i = 0; i < check_scale(20000); i++) {
-        weft__latch_take(&latch);
+        weft__latch_lock(&latch);
         counted++;
-        weft__latch_drop(&latch);
+        weft__latch_unlock(&latch);
     }
     return arg;
 }
 
-TEST(more_threads_than_cpus_keep_one_another_out)
+TEST(latch_excludes_more_threads_than_cpus)
 {
     enum { THREADS = 6 };
     pthread_t threads[THREADS];

@@ -5,7 +5,7 @@
 
 static const char text[] = "the quick brown fox";
 
-TEST(a_new_buffer_is_empty_and_has_the_room_that_was_asked_for)
+TEST(new_buffer_is_empty_with_requested_capacity)
 {
     static const size_t sizes[] = {0,     1,     127,    128,     129,    4096,
                                    16384, 16385, 100000, 4 << 20, 5 << 20};
@@ -13,7 +13,7 @@ TEST(a_new_buffer_is_empty_and_has_the_room_that_was_asked_for)
         weft_buf *buf = weft_buf_alloc(sizes[i], 16);
         CHECK(buf);
         CHECK_EQ(buf->len, 0);
-        CHECK(weft_buf_writable(buf));
+        CHECK(weft_buf_is_writable(buf));
         CHECK_EQ(weft_buf_headroom(buf), 16);
         CHECK(weft_buf_tailroom(buf) >= sizes[i]);
         memset(weft_buf_put(buf, sizes[i]), 7, sizes[i]);
@@ -23,14 +23,14 @@ TEST(a_new_buffer_is_empty_and_has_the_room_that_was_asked_for)
     weft_buf_free(NULL);
 }
 
-TEST(a_size_that_cannot_be_is_refused)
+TEST(impossible_buffer_size_is_rejected)
 {
     CHECK(!weft_buf_alloc(SIZE_MAX, 1));
     CHECK(!weft_buf_alloc(SIZE_MAX - 10, 0));
     CHECK(!weft_buf_alloc(SIZE_MAX / 2, 0));
 }
 
-TEST(a_header_is_pushed_before_and_a_trailer_put_behind)
+TEST(header_is_prepended_and_trailer_appended_in_place)
 {
     weft_buf *buf = weft_buf_alloc(10, 4);
     memcpy(weft_buf_put(buf, 4), "body", 4);
@@ -47,33 +47,33 @@ TEST(a_header_is_pushed_before_and_a_trailer_put_behind)
     weft_buf_free(buf);
 }
 
-TEST(slices_share_their_storage_and_are_not_writable_meanwhile)
+TEST(slices_share_storage_and_are_read_only_while_shared)
 {
     weft_buf *buf = weft_buf_copy(text, sizeof text);
     weft_buf *quick = weft_buf_slice(buf, 4, 5);
     weft_buf *all = weft_buf_share(buf);
     CHECK(quick->data == buf->data + 4 && quick->len == 5);
     CHECK(all->data == buf->data && all->len == buf->len);
-    CHECK(!weft_buf_writable(buf) && !weft_buf_writable(quick));
+    CHECK(!weft_buf_is_writable(buf) && !weft_buf_is_writable(quick));
     CHECK_EQ(weft_buf_headroom(quick), 0);
     CHECK_EQ(weft_buf_tailroom(buf), 0);
     weft_buf_free(buf); /* the first view goes first */
     weft_buf_free(all);
     CHECK(memcmp(quick->data, "quick", 5) == 0);
-    CHECK(weft_buf_writable(quick)); /* the last one has it all */
+    CHECK(weft_buf_is_writable(quick)); /* the last one has it all */
     CHECK_EQ(weft_buf_headroom(quick), 4);
     CHECK(weft_buf_tailroom(quick) >= sizeof text - 9);
     weft_buf_free(quick);
 }
 
-TEST(unshare_copies_what_others_see_and_nothing_else)
+TEST(unshare_copies_only_shared_bytes)
 {
     weft_buf *buf = weft_buf_copy(text, sizeof text);
     CHECK(weft_buf_unshare(buf) == buf);
     weft_buf *view = weft_buf_slice(buf, 4, 5);
     weft_buf *mine = weft_buf_unshare(view);
     CHECK(mine && mine->data != buf->data + 4);
-    CHECK(weft_buf_writable(mine) && weft_buf_writable(buf));
+    CHECK(weft_buf_is_writable(mine) && weft_buf_is_writable(buf));
     memset(mine->data, 'x', mine->len);
     CHECK(memcmp(buf->data, text, sizeof text) == 0);
     weft_buf_free(mine);
@@ -88,19 +88,19 @@ static void release(const void *memory, size_t len, void *arg)
     released++;
 }
 
-TEST(wrapped_memory_is_released_once_by_the_last_view)
+TEST(wrapped_memory_is_released_once_by_last_view)
 {
     released = 0;
     weft_buf *buf = weft_buf_wrap(text, sizeof text, release, &released);
     weft_buf *view = weft_buf_slice(buf, 4, 5);
     CHECK(buf->data == (const unsigned char *)text);
-    CHECK(!weft_buf_writable(buf));
+    CHECK(!weft_buf_is_writable(buf));
     weft_buf_free(buf);
     CHECK_EQ(released, 0);
-    CHECK(!weft_buf_writable(view)); /* alone, but the memory is not Weft's */
+    CHECK(!weft_buf_is_writable(view)); /* alone, but the memory is not Weft's */
     weft_buf *copy = weft_buf_unshare(view);
     CHECK_EQ(released, 1);
-    CHECK(weft_buf_writable(copy) && memcmp(copy->data, "quick", 5) == 0);
+    CHECK(weft_buf_is_writable(copy) && memcmp(copy->data, "quick", 5) == 0);
     weft_buf_free(copy);
     CHECK_EQ(released, 1);
     weft_buf_free(weft_buf_wrap(text, 3, NULL, NULL));
@@ -150,7 +150,7 @@ static void check_dies(void (*fn)(void *), const char *message)
     }
 }
 
-TEST(going_beyond_the_room_stops_the_program)
+TEST(access_beyond_buffer_bounds_aborts)
 {
     check_dies(push_too_far, "weft_buf_push of 5 with a headroom of 4");
     check_dies(put_too_far, "weft_buf_put of 1000 with a tailroom of 128");

@@ -37,7 +37,7 @@ static weft_bufs abc(void)
     return chain;
 }
 
-TEST(buffers_are_added_at_both_ends_and_taken_from_the_front)
+TEST(buffers_are_added_at_both_ends_and_taken_from_front)
 {
     weft_bufs chain = abc(), more = {0};
     weft_bufs_prepend(&chain, weft_buf_copy("> ", 2));
@@ -58,7 +58,7 @@ TEST(buffers_are_added_at_both_ends_and_taken_from_the_front)
     check_text(&chain, "");
 }
 
-TEST(a_split_shares_what_lies_across_and_copies_nothing)
+TEST(chain_split_shares_straddling_buffer_without_copy)
 {
     for (size_t at = 0; at <= 16; at++) {
         static const char whole[] = "alpha beta gamma";
@@ -78,7 +78,7 @@ TEST(a_split_shares_what_lies_across_and_copies_nothing)
     }
 }
 
-TEST(consume_and_trim_free_what_is_empty)
+TEST(consume_and_trim_free_empty_buffers)
 {
     weft_bufs chain = abc();
     weft_bufs_consume(&chain, 7);
@@ -97,7 +97,7 @@ TEST(consume_and_trim_free_what_is_empty)
     check_text(&chain, "");
 }
 
-TEST(linearise_puts_the_first_bytes_into_one_buffer)
+TEST(linearise_moves_first_bytes_into_one_buffer)
 {
     weft_bufs chain = abc();
     const weft_buf *first = chain.first;
@@ -116,7 +116,7 @@ TEST(linearise_puts_the_first_bytes_into_one_buffer)
     CHECK_EQ(weft_bufs_linearise(&chain, 0), 0);
 }
 
-TEST(bytes_are_copied_out_from_anywhere)
+TEST(bytes_are_copied_out_from_any_offset)
 {
     weft_bufs chain = abc();
     char out[32] = "";
@@ -128,7 +128,7 @@ TEST(bytes_are_copied_out_from_anywhere)
     weft_bufs_free(&chain);
 }
 
-TEST(a_chain_is_written_by_one_writev)
+TEST(chain_is_written_by_one_writev)
 {
     int ends[2];
     char out[32] = "";
@@ -147,35 +147,35 @@ TEST(a_chain_is_written_by_one_writev)
     weft_bufs_free(&chain);
 }
 
-TEST(a_chain_is_read_into_by_one_readv)
+TEST(chain_is_read_into_by_one_readv)
 {
     int ends[2];
     struct iovec iov[8];
     weft_bufs chain = {0};
     char text[301] = "";
     memset(text, 'x', 300);
-    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 0);
+    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 8), 0);
     append(&chain, "head:");
     for (int i = 0; i < 2; i++) {
         weft_bufs_append(&chain, weft_buf_alloc(100, 28)); /* 128 less the headroom */
     }
-    CHECK_EQ(weft_bufs_room(&chain, iov, 2), 2);
-    int n = weft_bufs_room(&chain, iov, 8);
+    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 2), 2);
+    int n = weft_bufs_tailroom_iovec(&chain, iov, 8);
     CHECK_EQ(n, 3);
     CHECK_EQ(iov[0].iov_len, 123);
     CHECK_EQ(iov[2].iov_len, 100);
     CHECK(pipe(ends) == 0);
     CHECK_EQ(write(ends[1], text, 200), 200);
     CHECK_EQ(readv(ends[0], iov, n), 200);
-    weft_bufs_fill(&chain, 200);
+    weft_bufs_commit(&chain, 200);
     CHECK_EQ(chain.bytes, 205);
-    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 2); /* 23 in the second one, and the third */
+    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 8), 2); /* 23 in the second one, and the third */
     CHECK_EQ(iov[0].iov_len, 23);
-    weft_bufs_fill(&chain, 0);
+    weft_bufs_commit(&chain, 0);
     weft_bufs_trim(&chain, 190);
     check_text(&chain, "head:xxxxxxxxxx");
     weft_buf *view = weft_buf_share(chain.first);
-    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 0); /* not writable */
+    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 8), 0); /* not writable */
     weft_buf_free(view);
     close(ends[0]);
     close(ends[1]);
@@ -186,18 +186,18 @@ static void fill_too_much(void *arg)
 {
     weft_bufs chain = {0};
     append(&chain, "text");
-    weft_bufs_fill(&chain, 125);
+    weft_bufs_commit(&chain, 125);
     (void)arg;
 }
 
-TEST(filling_more_than_the_room_stops_the_program)
+TEST(fill_beyond_chain_capacity_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(fill_too_much, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_bufs_fill of 1 bytes more than there is room for"));
+    CHECK(strstr(err, "weft_bufs_commit of 1 bytes more than there is room for"));
 }
 
-TEST(one_frame_fans_out_to_many_each_with_its_own_position)
+TEST(frame_fans_out_to_many_chains_with_own_positions)
 {
     enum { MANY = 100 };
     static weft_bufs to[MANY];
@@ -292,7 +292,7 @@ static void random_step(weft_bufs *chain)
     }
 }
 
-TEST(random_steps_agree_with_a_plain_array)
+TEST(chain_random_operations_match_plain_array)
 {
     static unsigned char out[MOST];
     struct weft_buf_stats before, after;

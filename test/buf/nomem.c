@@ -109,12 +109,12 @@ static void sweep(bool sticky)
     }
 }
 
-TEST(any_single_request_may_fail)
+TEST(buffers_survive_failure_of_any_single_allocation)
 {
     sweep(false);
 }
 
-TEST(all_requests_from_any_one_on_may_fail)
+TEST(buffers_survive_failure_of_all_allocations_from_any_point)
 {
     sweep(true);
 }

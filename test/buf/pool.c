@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "buf/block.h"
-#include "buf/home.h"
+#include "buf/worker_cache.h"
 #include "sched/fixture.h"
 
 static struct weft_buf_stats stats(void)
@@ -42,14 +42,14 @@ static void *reuse(void *arg)
     return arg;
 }
 
-TEST(a_freed_buffer_is_the_next_one_that_is_taken)
+TEST(freed_buffer_is_next_to_be_allocated)
 {
     fresh();
     reuse(NULL); /* a plain thread */
     run_in_fiber(1, reuse, NULL);
 }
 
-TEST(large_ones_are_shared_and_the_largest_are_not_kept)
+TEST(large_buffers_are_shared_and_largest_are_not_cached)
 {
     fresh();
     struct weft_buf_stats before = stats();
@@ -70,7 +70,7 @@ TEST(large_ones_are_shared_and_the_largest_are_not_kept)
     CHECK_EQ(stats().classes[12].kept, 0);
 }
 
-TEST(the_common_pool_keeps_no_more_than_its_limits)
+TEST(shared_buffer_pool_stays_within_limits)
 {
     weft_buf *bufs[20];
     fresh();
@@ -108,7 +108,7 @@ static void *keep_many(void *arg)
     return arg;
 }
 
-TEST(a_worker_keeps_twice_its_limit_while_busy_and_the_limit_when_it_sleeps)
+TEST(worker_cache_holds_twice_limit_busy_and_limit_when_asleep)
 {
     fresh();
     weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 23040});
@@ -127,7 +127,7 @@ static void *nothing(void *arg)
     return arg;
 }
 
-TEST(a_trim_reaches_other_workers_before_they_sleep_next)
+TEST(trim_reaches_other_workers_before_their_next_sleep)
 {
     fresh();
     /* Its worker is this thread, in poll, and sleeps for certain in between. */
@@ -174,7 +174,7 @@ static void *take_again(void *arg)
     return arg;
 }
 
-TEST(what_is_freed_elsewhere_goes_back_to_the_worker_it_came_from)
+TEST(remotely_freed_buffer_returns_to_its_worker)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -198,7 +198,7 @@ TEST(what_is_freed_elsewhere_goes_back_to_the_worker_it_came_from)
     pool_close(b);
 }
 
-TEST(a_home_that_takes_nothing_in_is_not_buried)
+TEST(remote_frees_to_inactive_worker_cache_are_bounded)
 {
     fresh();
     weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 3840});
@@ -223,7 +223,7 @@ static void *keep_all(void *arg)
     return take_many(arg);
 }
 
-TEST(a_limit_as_large_as_can_be_is_none)
+TEST(maximum_limit_means_unlimited)
 {
     const size_t limits[] = {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 2, SIZE_MAX / 4 + 1};
     for (int i = 0; i < 4; i++) {
@@ -242,7 +242,7 @@ TEST(a_limit_as_large_as_can_be_is_none)
     weft_buf_set_limits(NULL);
 }
 
-TEST(buffers_outlive_the_pool_they_came_from)
+TEST(buffers_outlive_their_pool)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -265,7 +265,7 @@ TEST(buffers_outlive_the_pool_they_came_from)
     CHECK_EQ(stats().kept, 0);
 }
 
-TEST(the_dump_tells_of_buffers)
+TEST(dump_includes_buffer_stats)
 {
     char text[4096] = "";
     FILE *out = fmemopen(text, sizeof text, "w");
@@ -299,7 +299,7 @@ static void free_twice_in_pool(void *arg)
     run_in_fiber(1, free_twice_in_fiber, arg);
 }
 
-TEST(freeing_twice_stops_the_program)
+TEST(double_free_of_buffer_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(free_twice, NULL, err, sizeof err)));
@@ -332,7 +332,7 @@ static void use_after_free(void *arg)
     (void)arg;
 }
 
-TEST(debug_builds_find_use_after_free)
+TEST(debug_build_detects_buffer_use_after_free)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(use_after_free, NULL, err, sizeof err)));

@@ -26,7 +26,7 @@ static void *sleeps_and_adds(void *arg)
     return NULL;
 }
 
-TEST(run_lasts_until_no_group_is_left)
+TEST(dispatcher_run_returns_when_no_group_is_left)
 {
     weft_dispatcher *d = callers();
     int sum = 0;
@@ -63,7 +63,7 @@ static void *runs_inside(void *arg)
     return NULL;
 }
 
-TEST(only_its_caller_may_run_it)
+TEST(only_caller_thread_can_run_dispatcher)
 {
     weft_dispatcher *d = callers(), *own = start_dispatcher(NULL);
     pthread_t thread;
@@ -87,7 +87,7 @@ static void *stops_it(void *arg)
     return NULL;
 }
 
-TEST(a_stop_by_another_thread_needs_the_caller)
+TEST(stop_from_other_thread_needs_caller)
 {
     weft_dispatcher *d = callers();
     pthread_t thread;
@@ -122,7 +122,7 @@ static int stop_a_late_one(void)
     return n;
 }
 
-TEST(a_stop_with_a_deadline_by_the_caller)
+TEST(stop_with_deadline_by_caller_names_late_group)
 {
     int n = -EBUSY;
     for (int tries = 0; tries < 20 && n == -EBUSY; tries++) { /* as in test/dispatch/stop.c */
@@ -198,7 +198,7 @@ static void *posts_later(void *arg)
     return NULL;
 }
 
-TEST(inside_a_loop_with_epoll)
+TEST(dispatcher_runs_inside_epoll_loop)
 {
     struct host h = {.d = callers(), .epoll = epoll_create1(EPOLL_CLOEXEC)};
     pthread_t thread;
@@ -233,7 +233,7 @@ static void *yields_until(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_that_yields_for_ever_does_not_keep_the_host)
+TEST(endlessly_yielding_fiber_does_not_block_poll)
 {
     weft_dispatcher *d = callers();
     weft_group *group = make_group(d, "g");
@@ -251,7 +251,7 @@ TEST(a_fiber_that_yields_for_ever_does_not_keep_the_host)
     stop_dispatcher(d);
 }
 
-TEST(a_longest_poll_is_a_deadline_for_the_host)
+TEST(max_poll_bounds_next_deadline_of_host)
 {
     weft_dispatcher *d;
     struct weft_dispatcher_opts opts = {.caller = true, .max_poll_ns = 5 * MS};
@@ -283,7 +283,7 @@ static void deadlocks(void *arg)
     weft_event event;
     (void)arg;
     weft_event_init(&event, &(struct weft_sync_opts){.name = "godot"});
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_on_report(keeps_report, NULL);
     CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
     weft_group *group = make_group(d, "g");
@@ -297,7 +297,7 @@ static void deadlocks(void *arg)
     weft_dispatcher_destroy(d);
 }
 
-TEST(a_deadlock_is_reported_and_ends_run)
+TEST(deadlock_is_reported_and_ends_dispatcher_run)
 {
     char err[8192];
     int status = check_child(deadlocks, NULL, err, sizeof err);

@@ -141,7 +141,7 @@ static void *looks(void *arg)
     return NULL;
 }
 
-TEST(nor_does_it_depend_on_who_looks)
+TEST(run_order_does_not_depend_on_observers)
 {
     _Atomic(bool) over = false;
     pthread_t viewer;
@@ -154,7 +154,7 @@ TEST(nor_does_it_depend_on_who_looks)
     pthread_join(viewer, NULL);
 }
 
-TEST(the_same_seed_gives_the_same_order)
+TEST(same_seed_gives_same_run_order)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         uint64_t first = order_of(seed);
@@ -188,13 +188,13 @@ static uint64_t order_of_two(int a, int b)
     return hash;
 }
 
-TEST(another_order_of_the_same_runs_gives_another_hash)
+TEST(different_run_order_gives_different_hash)
 {
     CHECK(order_of_two(3, 5) == order_of_two(3, 5));
     CHECK(order_of_two(3, 5) != order_of_two(5, 3));
 }
 
-TEST(it_is_not_kept_unless_asked_for)
+TEST(order_hash_is_off_by_default)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     CHECK_EQ(weft_dispatcher_order_hash(d), 0);

@@ -88,7 +88,7 @@ static void check_has(const char *text, const char *what)
     }
 }
 
-TEST(a_dump_shows_groups_and_what_their_fibers_wait_on_and_since_when)
+TEST(dispatcher_dump_shows_groups_wait_objects_and_times)
 {
     struct scene s;
     open_scene(&s);
@@ -142,7 +142,7 @@ static void check_json(const char *text)
     CHECK_EQ(pclose(python), 0);
 }
 
-TEST(and_as_json)
+TEST(dispatcher_dump_supports_json)
 {
     struct scene s;
     open_scene(&s);
@@ -171,7 +171,7 @@ static bool counts(const struct weft_fiber_info *info, void *arg)
     return true;
 }
 
-TEST(a_walk_over_all_fibers_names_their_groups)
+TEST(fiber_walk_names_groups)
 {
     struct scene s;
     struct tally t = {0};
@@ -205,7 +205,7 @@ static void *breeds(void *arg)
     return NULL;
 }
 
-TEST(a_snapshot_is_whole_from_any_thread)
+TEST(group_snapshot_is_consistent_from_any_thread)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -283,7 +283,7 @@ static void collect(enum kind kind)
     weft_collector_destroy(collector);
 }
 
-TEST(polls_rounds_and_delays_are_told_to_the_collector)
+TEST(perf_callback_gets_polls_rounds_and_delays)
 {
     collect(STACK);
     collect(FRAME);

@@ -31,7 +31,7 @@ static int sleeps_first(void *arg, void **value)
 static int leaves(void *arg, void **value)
 {
     (void)value;
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static int counts(void *arg, void **value)
@@ -48,7 +48,7 @@ static int result_of(weft_future *future, void **value)
     return err;
 }
 
-TEST(a_call_gives_its_value_or_its_error_through_a_future)
+TEST(group_call_returns_value_or_error_through_future)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -76,7 +76,7 @@ TEST(a_call_gives_its_value_or_its_error_through_a_future)
     stop_dispatcher(d);
 }
 
-TEST(one_that_runs_once_runs_at_its_time_and_holds_the_group_open)
+TEST(one_time_schedule_runs_on_time_and_holds_group_open)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -111,7 +111,7 @@ TEST(one_that_runs_once_runs_at_its_time_and_holds_the_group_open)
     stop_dispatcher(d);
 }
 
-TEST(a_cancel_before_its_time_is_for_good_and_lets_the_group_go)
+TEST(schedule_cancel_before_due_is_final_and_releases_group)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -188,7 +188,7 @@ static int runs_at(struct clockwork *c, int64_t time)
     return c->runs;
 }
 
-TEST(a_fixed_delay_is_measured_from_the_end)
+TEST(fixed_delay_schedule_counts_from_end_of_run)
 {
     struct clockwork c = {.takes = {2 * PERIOD, 2 * PERIOD}};
     int64_t due = open_clockwork(&c, WEFT_FIXED_DELAY);
@@ -203,7 +203,7 @@ TEST(a_fixed_delay_is_measured_from_the_end)
 
 /* The k-th is due at first + k * period, whenever those before it ran and however long they took;
  * one that is late does not delay the next. */
-TEST(a_fixed_rate_is_measured_from_the_first)
+TEST(fixed_rate_schedule_counts_from_first_run)
 {
     struct clockwork c = {.takes = {PERIOD / 2, PERIOD / 2}};
     int64_t first = open_clockwork(&c, WEFT_FIXED_RATE);
@@ -217,7 +217,7 @@ TEST(a_fixed_rate_is_measured_from_the_first)
 
 /* A run of four periods: those that were due meanwhile come at once, none is left out, and then it
  * is in time again. */
-TEST(overruns_of_a_fixed_rate_run_at_once)
+TEST(fixed_rate_overruns_run_immediately)
 {
     struct clockwork c = {.takes = {4 * PERIOD, 0}};
     int64_t first = open_clockwork(&c, WEFT_FIXED_RATE);
@@ -239,7 +239,7 @@ static int fails_every_other_time(void *arg, void **value)
     return atomic_fetch_add_explicit(&f->n, 1, memory_order_relaxed) % 2 ? -EIO : 0;
 }
 
-TEST(one_that_fails_goes_on_and_is_counted)
+TEST(failing_periodic_schedule_continues_and_is_counted)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -282,9 +282,9 @@ static void fail_periodically(void *name)
     stop_dispatcher(d);
 }
 
-TEST(the_first_failure_is_told_with_the_name_or_without_and_only_the_first)
+TEST(only_first_schedule_failure_is_reported)
 {
-    static const char told[] = "weft: group g: %s failed, and goes on: Input/output error\n";
+    static const char told[] = "weft: group g: %s failed and keeps running: Input/output error\n";
     for (int named = 0; named < 2; named++) {
         char err[CHECK_ERR], line[128];
         CHECK_EQ(
@@ -312,7 +312,7 @@ static int runs_until_told(void *arg, void **value)
 
 /* While it runs: it is the last time of a periodic one, and the value of one that runs once
  * stands. */
-TEST(a_cancel_while_it_runs_says_so)
+TEST(schedule_cancel_while_running_reports_in_progress)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     for (int kind = WEFT_ONCE; kind <= WEFT_FIXED_DELAY; kind++) {
@@ -340,7 +340,7 @@ TEST(a_cancel_while_it_runs_says_so)
 }
 
 /* A definite answer: after 0 it never runs; the counts agree. */
-TEST(a_cancel_that_races_with_its_time_is_right)
+TEST(schedule_cancel_racing_with_due_time_counts_once)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -362,7 +362,7 @@ TEST(a_cancel_that_races_with_its_time_is_right)
     stop_dispatcher(d);
 }
 
-TEST(bad_options_are_refused)
+TEST(schedule_rejects_bad_options)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");

@@ -57,7 +57,7 @@ static void makes_another_in_the_child(void *arg)
     CHECK_EQ(sum, 1);
 }
 
-TEST(a_child_may_have_dispatchers_of_its_own_and_none_of_its_parents)
+TEST(forked_child_can_use_own_dispatchers_but_not_inherited_ones)
 {
     static void (*const bad[])(void *) = {posts_in_the_child, creates_in_the_child,
                                           spawns_in_the_child, stops_in_the_child};
@@ -66,7 +66,7 @@ TEST(a_child_may_have_dispatchers_of_its_own_and_none_of_its_parents)
     f.group = make_group(f.d, "g");
     for (int i = 0; i < 4; i++) {
         CHECK(check_child(bad[i], &f, err, sizeof err) != 0);
-        CHECK(strstr(err, "was made before fork()"));
+        CHECK(strstr(err, "was created before fork()"));
     }
     CHECK_EQ(check_child(makes_another_in_the_child, NULL, err, sizeof err), 0);
     stop_dispatcher(f.d);

@@ -69,7 +69,7 @@ EACH_DRIVER(fibers_of_two_groups_talk_over_sockets)
     run(start_dispatcher(&(struct weft_dispatcher_opts){.driver = driver}));
 }
 
-EACH_DRIVER(and_on_the_callers_thread)
+EACH_DRIVER(group_fibers_talk_over_sockets_on_caller_thread)
 {
     weft_dispatcher *d;
     struct weft_dispatcher_opts opts = {.driver = driver, .caller = true};
@@ -100,7 +100,7 @@ static void *asks_busy(void *arg)
     return NULL;
 }
 
-EACH_DRIVER(while_others_keep_yielding)
+EACH_DRIVER(group_io_proceeds_while_fibers_keep_yielding)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.driver = driver});
     weft_group *group = make_group(d, "g");

@@ -106,7 +106,7 @@ static void fail_in_child(void *arg)
     _exit(!reached ? UNTOUCHED : errors ? REFUSED : SURVIVED);
 }
 
-TEST(any_single_request_may_fail)
+TEST(dispatcher_survives_failure_of_any_single_allocation)
 {
     long refusals = 0, k = 1;
     for (;; k++) {

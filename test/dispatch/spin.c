@@ -61,7 +61,7 @@ static void asks_clock(struct request *request)
 /* --- what makes it spin ---------------------------------------------------------------------- */
 
 /* It may be preempted in any one spin, and not in all. */
-TEST(a_hand_off_is_met_by_one_that_spins)
+TEST(spinning_dispatcher_catches_handoff)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = SECOND});
     weft_group *group = make_group(d, "g");
@@ -80,26 +80,26 @@ static void slept(struct weft__spin *spin, int times, int64_t ns)
     }
 }
 
-TEST(short_sleeps_in_a_row_begin_a_trial_and_failed_ones_make_it_rarer)
+TEST(short_sleeps_start_spin_trial_and_failures_delay_next_trial)
 {
     struct weft__spin spin = {0};
     slept(&spin, WEFT__SPIN_TRIAL - 1, WEFT__SPIN_SHORT_NS);
     slept(&spin, 1, WEFT__SPIN_SHORT_NS + 1);
     slept(&spin, WEFT__SPIN_TRIAL - 1, WEFT__SPIN_SHORT_NS);
-    CHECK(!weft__spin_pays(&spin));
+    CHECK(!weft__spin_is_worthwhile(&spin));
     slept(&spin, 1, WEFT__SPIN_SHORT_NS);
-    CHECK(weft__spin_pays(&spin));
+    CHECK(weft__spin_is_worthwhile(&spin));
     for (unsigned failures = 1; failures < 2 * WEFT__SPIN_DOUBLINGS; failures++) {
-        while (weft__spin_pays(&spin)) {
+        while (weft__spin_is_worthwhile(&spin)) {
             weft__spin_missed(&spin);
         }
         unsigned shift = failures < WEFT__SPIN_DOUBLINGS ? failures : WEFT__SPIN_DOUBLINGS;
         slept(&spin, (int)(WEFT__SPIN_TRIAL << shift) - 1, 0);
-        CHECK(!weft__spin_pays(&spin));
+        CHECK(!weft__spin_is_worthwhile(&spin));
         slept(&spin, 1, 0);
-        CHECK(weft__spin_pays(&spin));
+        CHECK(weft__spin_is_worthwhile(&spin));
     }
-    for (int i = 0; i <= WEFT__SPIN_MOST; i++) { /* which a full score makes good */
+    for (int i = 0; i <= WEFT__SPIN_MAX_SCORE; i++) { /* which a full score makes good */
         weft__spin_hit(&spin);
     }
     CHECK_EQ(spin.failures, 0);
@@ -107,17 +107,17 @@ TEST(short_sleeps_in_a_row_begin_a_trial_and_failed_ones_make_it_rarer)
 
 static void sets_promise(struct request *request)
 {
-    spin_of_self()->promise = (uint16_t)request->value;
+    spin_of_self()->short_waits = (uint16_t)request->value;
 }
 
 static void asks_promise(struct request *request)
 {
-    request->value = spin_of_self()->promise;
+    request->value = spin_of_self()->short_waits;
 }
 
 /* How long its sleeps are depends on the machine. But a long one ends what the short ones before it
  * had promised. */
-TEST(the_lengths_of_its_sleeps_count)
+TEST(dispatcher_sleep_lengths_control_spinning)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -137,11 +137,11 @@ static void *naps(void *arg)
         CHECK_EQ(weft_sleep(10000), 0);
     }
     CHECK_EQ(spin_of_self()->score, 0);
-    CHECK_EQ(spin_of_self()->promise, 0);
+    CHECK_EQ(spin_of_self()->short_waits, 0);
     return NULL;
 }
 
-TEST(timers_do_not_make_it_spin)
+TEST(timers_do_not_cause_spinning)
 {
     run_in_group(naps, NULL);
 }
@@ -155,7 +155,7 @@ static void *echoes(void *arg)
         CHECK_EQ(weft_write(ends[0], &byte, 1, WEFT_FOREVER), 1);
     }
     CHECK_EQ(spin_of_self()->score, 0);
-    CHECK_EQ(spin_of_self()->promise, 0);
+    CHECK_EQ(spin_of_self()->short_waits, 0);
     return NULL;
 }
 
@@ -169,7 +169,7 @@ static void *calls_out(void *arg)
     return NULL;
 }
 
-TEST(io_does_not_make_it_spin)
+TEST(io_does_not_cause_spinning)
 {
     int ends[2];
     pthread_t thread;
@@ -191,7 +191,7 @@ static int64_t cpu_of(clockid_t clock)
 }
 
 /* A few spins, and falling asleep; not a part of the time. */
-TEST(one_that_is_sent_nothing_any_more_uses_no_cpu)
+TEST(dispatcher_without_posts_uses_no_cpu)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
@@ -201,7 +201,7 @@ TEST(one_that_is_sent_nothing_any_more_uses_no_cpu)
         for (int i = 0; i < 500; i++) {
             ask(group, NULL, 0);
         }
-        ask(group, sets_score, WEFT__SPIN_MOST); /* as after many hits */
+        ask(group, sets_score, WEFT__SPIN_MAX_SCORE); /* as after many hits */
         int64_t before = cpu_of(clock);
         usleep(100000); /* not to wait for something: nothing is to happen in it */
         used = cpu_of(clock) - before;
@@ -214,7 +214,7 @@ TEST(one_that_is_sent_nothing_any_more_uses_no_cpu)
 
 static void spin_for_long(weft_group *group)
 {
-    ask(group, sets_score, WEFT__SPIN_MOST);
+    ask(group, sets_score, WEFT__SPIN_MAX_SCORE);
 }
 
 struct nap {
@@ -232,7 +232,7 @@ static void *naps_once(void *arg)
     return NULL;
 }
 
-TEST(a_timer_ends_a_spin)
+TEST(timer_ends_dispatcher_spin)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 300 * SECOND});
     weft_group *group = make_group(d, "g");
@@ -253,7 +253,7 @@ static void *reads_one(void *arg)
     return NULL;
 }
 
-TEST(io_ends_a_spin)
+TEST(io_ends_dispatcher_spin)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 300 * SECOND});
     weft_group *group = make_group(d, "g");
@@ -271,7 +271,7 @@ TEST(io_ends_a_spin)
     stop_dispatcher(d);
 }
 
-TEST(a_stop_ends_a_spin)
+TEST(stop_ends_dispatcher_spin)
 {
     for (int i = 0; i < 10; i++) {
         weft_dispatcher *d =
@@ -290,7 +290,7 @@ static void *answers(void *arg)
     return NULL;
 }
 
-TEST(a_spin_sees_what_is_spawned_from_outside)
+TEST(spinning_dispatcher_sees_spawn_from_outside)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 300 * SECOND});
     weft_group *group = make_group(d, "g");
@@ -306,11 +306,11 @@ TEST(a_spin_sees_what_is_spawned_from_outside)
     stop_dispatcher(d);
 }
 
-TEST(without_spinning_it_sleeps)
+TEST(dispatcher_with_spinning_off_sleeps)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = -1});
     weft_group *group = make_group(d, "g");
-    ask(group, sets_score, WEFT__SPIN_MOST);
-    CHECK_EQ(ask(group, asks_score, 0).value, WEFT__SPIN_MOST); /* neither hit nor missed */
+    ask(group, sets_score, WEFT__SPIN_MAX_SCORE);
+    CHECK_EQ(ask(group, asks_score, 0).value, WEFT__SPIN_MAX_SCORE); /* neither hit nor missed */
     stop_dispatcher(d);
 }

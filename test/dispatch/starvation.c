@@ -145,17 +145,17 @@ static void play(enum kind kind, uint64_t first_round)
     close(g.fds[0]);
 }
 
-TEST(two_that_wake_one_another_starve_nobody_in_many_rounds)
+TEST(mutually_waking_fibers_starve_nothing_in_many_rounds)
 {
     play(STACK, 1);
 }
 
-TEST(nor_two_frames)
+TEST(mutually_waking_frames_starve_nothing)
 {
     play(FRAME, 1);
 }
 
-TEST(nor_does_the_end_of_the_count)
+TEST(round_counter_wrap_starves_nothing)
 {
     play(MIXED, (UINT64_C(1) << 48) - 1000);
     play(STACK, (UINT64_C(1) << 48) - 1);
@@ -171,7 +171,7 @@ static void *is_first(void *arg)
     return NULL;
 }
 
-TEST(a_start_in_round_0_is_charged_as_any)
+TEST(start_in_round_0_is_charged_normally)
 {
     weft_dispatcher *d;
     weft_group *group;
@@ -212,7 +212,7 @@ static void *yields_on(void *arg)
     return NULL;
 }
 
-TEST(a_group_whose_turn_would_never_end_is_cut_short_by_its_slice)
+TEST(slice_cuts_short_endless_group_turn)
 {
     struct game g = {0};
     CHECK_EQ(weft_dispatcher_create(&g.d, &(struct weft_dispatcher_opts){.caller = true}), 0);

@@ -16,9 +16,9 @@ static void *never_ends(void *arg)
 /* In a shield nothing ends it but what it waits for. */
 static void *ends_late(void *arg)
 {
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     CHECK_EQ(weft_event_wait(arg, WEFT_FOREVER), 0);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     return NULL;
 }
 
@@ -108,7 +108,7 @@ static int stop_two_late_ones(void)
     return n;
 }
 
-TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
+TEST(stop_at_deadline_cancels_dumps_and_names_late_groups)
 {
     int n = -EBUSY;
     for (int tries = 0; tries < 20 && n == -EBUSY; tries++) {
@@ -129,7 +129,7 @@ static void *stops_soon(void *arg)
     return NULL;
 }
 
-TEST(or_warns_and_waits_on)
+TEST(stop_at_deadline_can_warn_and_keep_waiting)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "slow");
@@ -157,7 +157,7 @@ TEST(or_warns_and_waits_on)
     weft_dispatcher_destroy(d);
 }
 
-TEST(what_does_not_end_though_it_was_cancelled_makes_the_stop_busy)
+TEST(stop_is_busy_while_cancelled_fiber_does_not_end)
 {
     weft_dispatcher *d =
         start_dispatcher(&(struct weft_dispatcher_opts){.on_overdue = WEFT_OVERDUE_CANCEL});
@@ -191,7 +191,7 @@ static void *stops_from_inside(void *arg)
     return arg;
 }
 
-TEST(a_stop_from_inside_begins_and_another_waits_for_it)
+TEST(stop_from_inside_begins_and_other_thread_completes)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *a = make_group(d, "a"), *b = make_group(d, "b");
@@ -209,7 +209,7 @@ static void *stops_for_ever(void *arg)
     return NULL;
 }
 
-TEST(several_threads_stop_it_at_once)
+TEST(concurrent_dispatcher_stops_all_succeed)
 {
     for (int i = 0; i < 20; i++) {
         weft_dispatcher *d = start_dispatcher(NULL);
@@ -234,7 +234,7 @@ static void *sets_flag(void *arg)
     return NULL;
 }
 
-TEST(a_stop_before_the_start_still_runs_what_there_is)
+TEST(dispatcher_stop_before_start_runs_existing_fibers)
 {
     weft_dispatcher *d;
     int flag = 0;
@@ -297,7 +297,7 @@ static void *keeps_it_busy(void *arg)
     }
 }
 
-TEST(others_create_spawn_and_post_while_it_stops)
+TEST(groups_can_be_created_and_posted_to_during_stop)
 {
     for (int i = 0; i < 10; i++) {
         struct busy b = {.d = start_dispatcher(NULL)};
@@ -328,7 +328,7 @@ static void *gives_its_pool(void *arg)
     return NULL;
 }
 
-TEST(the_pool_underneath_is_the_dispatchers_own)
+TEST(pool_of_dispatcher_rejects_direct_use)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_pool *pool = NULL;

@@ -96,8 +96,8 @@ static void party_init(struct party *party, void (*body)(struct party *, void *)
 
 static void party_deinit(struct party *party)
 {
-    void *dead = weft__san_take(&party->san);
-    weft__san_bury(&dead);
+    void *dead = weft__san_detach(&party->san);
+    weft__san_destroy(&dead);
     weft__asan_detach(party->stack, STACK_BYTES);
     free(party->stack);
 }
@@ -119,7 +119,7 @@ static void echo(struct party *self, void *pass)
     }
 }
 
-TEST(what_is_passed_arrives_at_the_entry_and_at_every_switch)
+TEST(switch_passes_value_to_entry_and_every_resume)
 {
     struct party base, other;
     thread_init(&base);
@@ -142,7 +142,7 @@ static void check_alignment(struct party *self, void *pass)
     go(self, self->left, NULL);
 }
 
-TEST(a_context_starts_aligned_below_a_top_that_is_not)
+TEST(context_starts_aligned_below_unaligned_stack_top)
 {
     struct party base, other;
     thread_init(&base);
@@ -275,7 +275,7 @@ static void keep_dynamic_all(struct party *self)
     }
 }
 
-TEST(frames_of_run_time_size_survive)
+TEST(variable_size_frames_survive_switches)
 {
     wander_all(keep_dynamic_for_ever, keep_dynamic_all, 50000);
 }
@@ -293,7 +293,7 @@ static void on_signal(int signal)
     atomic_fetch_add(&signals_seen, 1);
 }
 
-TEST(signals_may_come_at_any_instruction_of_a_switch)
+TEST(signals_are_safe_at_any_instruction_of_switch)
 {
     struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     struct itimerval every = {{0, 97}, {0, 97}}, never = {{0, 0}, {0, 0}};
@@ -341,7 +341,7 @@ static void *carry(void *parity)
     return NULL;
 }
 
-TEST(a_context_goes_on_where_it_was_on_another_thread)
+TEST(context_resumes_on_other_thread)
 {
     pthread_t other;
     party_init(&traveller, travel);
@@ -355,7 +355,7 @@ TEST(a_context_goes_on_where_it_was_on_another_thread)
 
 /* --- floating point ------------------------------------------------------------------ */
 
-TEST(a_process_starts_with_the_default_control_words)
+TEST(process_starts_with_default_control_words)
 {
     CHECK(weft__fp_get().words == weft__fp_default().words);
 }
@@ -367,7 +367,7 @@ static int rounding(void)
     return fegetround();
 }
 
-TEST(the_control_words_are_set_and_read_back)
+TEST(control_words_are_set_and_read_back)
 {
     struct weft__fp_env before = weft__fp_get();
     int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};

@@ -48,14 +48,14 @@ static void check_frames(void *frames)
     CHECK_EQ((long)frames, 1 + DEPTH + 1 + 1);
 }
 
-TEST(frame_pointers_lead_to_the_entry)
+TEST(frame_pointers_lead_to_fiber_entry)
 {
     void *frames;
     CHECK_EQ(weft_run(call_deep, NULL, &frames, &(struct weft_pool_opts){.workers = 1}), 0);
     check_frames(frames);
 }
 
-TEST(frame_pointers_lead_to_the_entry_on_a_thread_of_the_pool)
+TEST(frame_pointers_lead_to_fiber_entry_on_pool_thread)
 {
     weft_pool *pool;
     void *frames;

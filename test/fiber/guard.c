@@ -79,7 +79,7 @@ static void run_ordinary_fibers(void)
 
 static void *park(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -143,7 +143,7 @@ static struct plan forced(enum weft__guard kind)
     return (struct plan){.limit = kind, .guard = kind > best ? kind : best};
 }
 
-TEST(every_kind_of_guard_stops_an_overflow)
+TEST(every_guard_kind_stops_overflow)
 {
     printf("best here: %s\n", names[weft__guard_best()]);
     for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_CANARY; kind++) {
@@ -157,14 +157,14 @@ TEST(every_kind_of_guard_stops_an_overflow)
 static void trim(void)
 {
     struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};
-    size_t trimmed = weft_trim();
+    size_t trimmed = weft_stack_trim();
     CHECK(trimmed >= ORDINARY / 2);
     for (size_t i = 0; i < ORDINARY - trimmed + 1; i++) {
         CHECK_EQ(weft_spawn(NULL, park, NULL, &opts), 0);
     }
 }
 
-TEST(every_kind_of_guard_survives_a_trim)
+TEST(every_guard_kind_survives_trim)
 {
     for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_CANARY; kind++) {
         struct plan plan = forced((enum weft__guard)kind);
@@ -173,7 +173,7 @@ TEST(every_kind_of_guard_survives_a_trim)
     }
 }
 
-TEST(guards_are_there_after_a_fork)
+TEST(guards_persist_after_fork)
 {
     for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_MPROTECT; kind++) {
         struct plan plan = forced((enum weft__guard)kind);
@@ -218,7 +218,7 @@ TEST(stacks_in_locked_memory_are_guarded_by_mprotect)
     check_plan(&plan);
 }
 
-TEST(stacks_that_are_locked_later_keep_their_guards)
+TEST(stacks_locked_later_keep_their_guards)
 {
     struct plan plan = forced(WEFT__GUARD_INSTALL);
     plan.in_between = lock_memory;
@@ -247,7 +247,7 @@ static void run_in_locked_memory(void *arg)
     CHECK(more < (size_t)64 << 20);
 }
 
-TEST(locked_memory_is_not_wasted)
+TEST(guards_waste_no_locked_memory)
 {
     char err[CHECK_ERR];
     int status = check_child(run_in_locked_memory, NULL, err, sizeof err);

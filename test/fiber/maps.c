@@ -39,7 +39,7 @@ static void *park(void *arg)
     char page[4096];
     memset(page, (int)(intptr_t)arg, sizeof page);
     atomic_fetch_add(&parked, 1);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return (void *)(intptr_t)page[sizeof page / 2];
 }
 
@@ -57,7 +57,7 @@ static void *look(void *arg)
     CHECK_EQ(writable_and_executable(), 0);
     for (int i = 0; i < FIBERS; i++) {
         void *result;
-        CHECK_EQ(weft_unpark(fibers[i]), 0);
+        CHECK_EQ(weft_fiber_unpark(fibers[i]), 0);
         CHECK_EQ(weft_join(fibers[i], &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i);
     }
@@ -65,7 +65,7 @@ static void *look(void *arg)
     return NULL;
 }
 
-TEST(nothing_is_writable_and_executable)
+TEST(no_mapping_is_writable_and_executable)
 {
     CHECK_EQ(weft_run(look, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
     CHECK_EQ(writable_and_executable(), 0);

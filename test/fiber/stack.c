@@ -21,7 +21,7 @@ static size_t trim_to(size_t keep)
     return weft__stack_trim(keep, SIZE_MAX);
 }
 
-TEST(a_size_gets_the_smallest_class_that_holds_it)
+TEST(stack_size_maps_to_smallest_sufficient_class)
 {
     CHECK_EQ(weft__stack_class(0), 0);
     CHECK_EQ(weft__stack_class(1), 0);
@@ -50,7 +50,7 @@ static void give_one(struct weft__stack *stack, unsigned class)
     weft__stack_credit_give(class, 1);
 }
 
-TEST(every_byte_of_every_class_is_usable)
+TEST(every_byte_of_every_stack_class_is_usable)
 {
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
         struct weft__stack *stack = take_one(class);
@@ -66,7 +66,7 @@ TEST(every_byte_of_every_class_is_usable)
     trim_to(0);
 }
 
-TEST(a_fault_address_finds_the_stack_above_its_guard)
+TEST(fault_address_maps_to_stack_above_its_guard)
 {
     struct weft__stack *one = take_one(SMALLEST), *two = take_one(SMALLEST);
     char *bottom = weft__stack_bottom(one, SMALLEST);
@@ -83,7 +83,7 @@ TEST(a_fault_address_finds_the_stack_above_its_guard)
     give_one(two, SMALLEST);
 }
 
-TEST(the_high_water_mark_is_the_deepest_page_touched)
+TEST(high_water_mark_is_deepest_touched_page)
 {
     unsigned class = 4;
     size_t size = weft__stack_bytes(class), page = page_bytes();
@@ -101,7 +101,7 @@ TEST(the_high_water_mark_is_the_deepest_page_touched)
     give_one(stack, class);
 }
 
-TEST(trimming_gives_pages_back_and_the_stack_is_as_good_as_new)
+TEST(trim_releases_pages_and_stack_is_as_new)
 {
     unsigned class = 3;
     struct weft__stack *stack = take_one(class);
@@ -120,7 +120,7 @@ TEST(trimming_gives_pages_back_and_the_stack_is_as_good_as_new)
     give_one(again, class);
 }
 
-TEST(a_trim_stops_where_it_is_told_to)
+TEST(trim_stops_at_requested_limit)
 {
     unsigned class = 1;
     struct weft__stack *stacks[8];
@@ -139,7 +139,7 @@ TEST(a_trim_stops_where_it_is_told_to)
     CHECK_EQ(weft__stack_trim(0, SIZE_MAX), 4);
 }
 
-TEST(a_warm_stack_is_taken_before_a_cold_one)
+TEST(warm_stack_is_taken_before_cold_stack)
 {
     unsigned class = 1;
     struct weft__stack *one = take_one(class), *two = take_one(class);
@@ -155,7 +155,7 @@ TEST(a_warm_stack_is_taken_before_a_cold_one)
 
 /* --- caches ----------------------------------------------------------------------------- */
 
-TEST(a_cache_keeps_a_bounded_number_and_gives_all_of_them_back)
+TEST(stack_cache_is_bounded_and_returns_all_stacks)
 {
     struct weft__stack_cache cache = {0};
     struct weft__stack *stacks[2 * WEFT__STACK_CACHE];
@@ -196,7 +196,7 @@ static size_t take_all_credits(unsigned class)
     return credits;
 }
 
-TEST(no_more_credits_are_issued_than_there_are_stacks)
+TEST(issued_credits_never_exceed_available_stacks)
 {
     struct weft__stack_totals totals;
     struct weft__stack_cache cache = {0};
@@ -234,7 +234,7 @@ TEST(no_more_credits_are_issued_than_there_are_stacks)
     free(stacks);
 }
 
-TEST(what_caches_keep_does_not_use_up_all_credits)
+TEST(cached_stacks_do_not_use_up_all_credits)
 {
     enum { CACHES = 8 };
     static struct weft__stack_cache caches[CACHES];
@@ -270,7 +270,7 @@ static size_t address_space(void)
     return pages * page_bytes();
 }
 
-TEST(a_refused_credit_leaves_nothing_behind)
+TEST(refused_credit_leaks_nothing)
 {
     struct weft__stack_totals before, after;
     size_t credits = take_all_credits(SMALLEST);
@@ -288,7 +288,7 @@ TEST(a_refused_credit_leaves_nothing_behind)
     CHECK_EQ(after.chunks, before.chunks);
 }
 
-TEST(where_a_large_reservation_is_refused_only_what_is_needed_is_taken)
+TEST(refused_large_reservation_falls_back_to_needed_size)
 {
     struct weft__stack_totals before, after;
     unsigned class = 5;
@@ -392,7 +392,7 @@ static void *hold(void *arg)
 }
 
 /* No memory for more stacks than the first two holders alone could use up. */
-TEST(whoever_holds_a_credit_finds_a_stack)
+TEST(credit_holder_always_finds_stack)
 {
     static struct holder holders[HOLDERS];
     pthread_t threads[HOLDERS];

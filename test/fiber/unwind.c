@@ -73,7 +73,7 @@ __attribute__((noinline)) static long unwind_here(void)
 
 __attribute__((noinline)) static long park_here(void)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     long result = unwind_here();         /* and once more, after it was resumed */
     __asm__ volatile("" : "+r"(result)); /* no tail call */
     return result;
@@ -99,13 +99,13 @@ static void run_deep(long (*innermost)(void))
     CHECK_EQ(weft_run(call_deep, &innermost, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
 }
 
-TEST(a_running_fiber_unwinds_to_its_entry)
+TEST(running_fiber_unwinds_to_its_entry)
 {
     run_deep(unwind_here);
     check_trace(&seen, "unwind_here");
 }
 
-TEST(a_fiber_unwinds_to_its_entry_after_it_was_resumed)
+TEST(resumed_fiber_unwinds_to_its_entry)
 {
     run_deep(yield_here);
     check_trace(&seen, "yield_here");
@@ -153,15 +153,15 @@ static void *look_at_parked(void *arg)
     } while (state != WEFT_FIBER_WAITING);
     unwind_suspended(fiber);
     check_trace(&seen, "park_here");
-    CHECK_EQ(named(&seen, "weft_park"), 1);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(named(&seen, "weft_fiber_park"), 1);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     check_trace(&seen, "park_here");
     CHECK_EQ(named(&seen, "unwind_here"), 1);
     return arg;
 }
 
-TEST(a_suspended_fiber_unwinds_from_what_the_switch_saved)
+TEST(suspended_fiber_unwinds_from_saved_context)
 {
     CHECK_EQ(weft_run(look_at_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
 }

@@ -41,11 +41,11 @@ static void *filters(void *arg)
     weft_fiber feeder;
     weft_process *process =
         spawn("tr a b", (struct weft_process_opts){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
-    int in = weft_process_take(process, 0), out = weft_process_take(process, 1);
+    int in = weft_process_pipe(process, 0), out = weft_process_pipe(process, 1);
     CHECK(in >= 0 && out >= 0);
-    CHECK_EQ(weft_process_take(process, 0), -EBADF);
-    CHECK_EQ(weft_process_take(process, 2), -EBADF);
-    CHECK_EQ(weft_process_take(process, 3), -EBADF);
+    CHECK_EQ(weft_process_pipe(process, 0), -EBADF);
+    CHECK_EQ(weft_process_pipe(process, 2), -EBADF);
+    CHECK_EQ(weft_process_pipe(process, 3), -EBADF);
     CHECK_EQ(weft_spawn(&feeder, feeds, &in, NULL), 0);
     while ((n = weft_read(out, block, sizeof block, WEFT_FOREVER)) > 0) {
         for (ssize_t i = 0; i < n; i++) {
@@ -61,7 +61,7 @@ static void *filters(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_child_filters_more_than_its_pipes_hold)
+EACH_DRIVER(child_filters_more_than_pipe_capacity)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(filters, NULL, NULL, &opts), 0);
@@ -83,8 +83,8 @@ static void *all_three(void *arg)
         spawn("echo out; echo err >&2; read x; exit 3",
               (struct weft_process_opts){
                   .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE});
-    int in = weft_process_take(process, 0), out = weft_process_take(process, 1);
-    int err = weft_process_take(process, 2);
+    int in = weft_process_pipe(process, 0), out = weft_process_pipe(process, 1);
+    int err = weft_process_pipe(process, 2);
     CHECK_EQ(weft_read(out, &byte, 1, WEFT_FOREVER), 1);
     CHECK_EQ(byte, 'o');
     CHECK_EQ(weft_write(in, "x\n", 2, WEFT_FOREVER), 2);
@@ -95,13 +95,13 @@ static void *all_three(void *arg)
 
     process = spawn("echo out; echo err >&2",
                     (struct weft_process_opts){.out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_OUT});
-    out = weft_process_take(process, 1);
+    out = weft_process_pipe(process, 1);
     text_of(out, "out\nerr\n");
     ended(process, 0);
     return arg;
 }
 
-EACH_DRIVER(each_standard_descriptor_may_be_a_pipe)
+EACH_DRIVER(each_standard_descriptor_of_child_may_be_pipe)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(all_three, NULL, NULL, &opts), 0);
@@ -124,7 +124,7 @@ static void *as_programs_expect(void *arg)
     weft_process *process =
         spawn("set -- /proc/$$/fd/*; echo $#; grep flags /proc/$$/fdinfo/0",
               (struct weft_process_opts){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
-    int out = weft_process_take(process, 1);
+    int out = weft_process_pipe(process, 1);
     char text[100] = "";
     CHECK_EQ(weft_read_full(out, text, sizeof text - 1, NULL, WEFT_FOREVER), -ENODATA);
     CHECK(atoi(text) <= count_fds(true) + 1); /* one that the shell may use */
@@ -135,13 +135,13 @@ static void *as_programs_expect(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_child_finds_what_programs_expect)
+EACH_DRIVER(child_gets_blocking_stdio_and_no_extra_descriptors)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(as_programs_expect, NULL, NULL, &opts), 0);
 }
 
-TEST(a_program_that_cannot_run_leaves_no_pipes)
+TEST(failed_exec_leaks_no_pipes)
 {
     weft_process *process;
     int before = count_fds(false);

@@ -83,7 +83,7 @@ static void *reads_and_writes(void *arg)
     return arg;
 }
 
-EACH_DRIVER(bytes_are_where_they_were_written)
+EACH_DRIVER(file_reads_return_bytes_written_at_offset)
 {
     on(driver, reads_and_writes);
 }
@@ -122,7 +122,7 @@ static void *paths(void *arg)
     return arg;
 }
 
-EACH_DRIVER(paths_are_made_renamed_and_removed)
+EACH_DRIVER(paths_are_created_renamed_and_removed)
 {
     on(driver, paths);
 }
@@ -158,7 +158,7 @@ static void *errors(void *arg)
     return arg;
 }
 
-EACH_DRIVER(errors_are_those_of_the_system)
+EACH_DRIVER(file_errors_are_system_errors)
 {
     on(driver, errors);
 }
@@ -184,7 +184,7 @@ static void *beneath(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_path_that_must_stay_beneath_does)
+EACH_DRIVER(open_beneath_refuses_escaping_paths)
 {
     on(driver, beneath);
 }
@@ -210,7 +210,7 @@ static void *nonblocking(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_read_at_an_offset_is_short_only_at_the_end)
+EACH_DRIVER(pread_is_short_only_at_end_of_file)
 {
     on(driver, nonblocking);
 }
@@ -233,7 +233,7 @@ static void *fifos(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_named_pipe_opens_at_once_and_is_read_as_a_pipe)
+EACH_DRIVER(fifo_opens_at_once_and_reads_as_pipe)
 {
     on(driver, fifos);
 }
@@ -288,7 +288,7 @@ static void *late(void *arg)
     return arg;
 }
 
-EACH_DRIVER(an_open_that_has_begun_comes_late_and_stops_nobody)
+EACH_DRIVER(started_open_outlasts_deadline_without_blocking_worker)
 {
     on(driver, late);
 }
@@ -310,7 +310,7 @@ static void *past(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_time_in_the_past_begins_nothing)
+EACH_DRIVER(file_operation_past_deadline_is_not_started)
 {
     on(driver, past);
 }
@@ -364,7 +364,7 @@ static void *queued(void *arg)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(joined(fiber), -ECANCELED);
     fiber = started(writes, &fd);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(joined(fiber), -EINTR);
     /* A close waits for it: another file may not get the number before. */
     fiber = started(writes, &fd);
@@ -417,12 +417,12 @@ static void *refuses_numbers(void *arg)
     return arg;
 }
 
-EACH_DRIVER(numbers_that_are_no_descriptor_and_no_offset)
+EACH_DRIVER(bad_descriptors_and_offsets_are_refused_by_file_calls)
 {
     on(driver, refuses_numbers);
 }
 
-TEST(what_has_not_begun_is_ended_and_does_nothing)
+TEST(queued_file_operation_can_be_ended_without_effect)
 {
     on(WEFT_DRIVER_EPOLL, queued);
     on(WEFT_DRIVER_POLL, queued);
@@ -430,7 +430,7 @@ TEST(what_has_not_begun_is_ended_and_does_nothing)
 
 /* --- elsewhere -------------------------------------------------------------------------------- */
 
-TEST(a_plain_thread_uses_files_too)
+TEST(plain_thread_uses_files)
 {
     weft_fn fn = reads_and_writes;
     in_folder(&fn);
@@ -438,7 +438,7 @@ TEST(a_plain_thread_uses_files_too)
     in_folder(&fn);
 }
 
-TEST(a_compute_pool_has_threads_for_files)
+TEST(compute_pool_uses_files_through_threads)
 {
     weft_fn fn = reads_and_writes;
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};

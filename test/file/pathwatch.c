@@ -52,15 +52,15 @@ static void *sees(void *arg)
     CHECK_EQ(weft_pathwatch_next(watch, &event, weft_after(2 * MS)), -ETIMEDOUT);
     touch("one");
     event = next();
-    CHECK(event.id == id && event.mask == IN_CREATE && event.pair == 0);
+    CHECK(event.id == id && event.mask == IN_CREATE && event.cookie == 0);
     CHECK_STR(event.name, "one");
     char other[100];
     strcpy(other, below("two"));
     CHECK_EQ(rename(below("one"), other), 0);
     event = next();
     to = next();
-    CHECK(event.mask == IN_MOVED_FROM && to.mask == IN_MOVED_TO && event.pair == to.pair);
-    CHECK(event.pair != 0);
+    CHECK(event.mask == IN_MOVED_FROM && to.mask == IN_MOVED_TO && event.cookie == to.cookie);
+    CHECK(event.cookie != 0);
     CHECK_STR(to.name, "two");
 
     int file = weft_pathwatch_add(watch, other, IN_ATTRIB, WEFT_FOREVER);
@@ -80,7 +80,7 @@ static void *sees(void *arg)
     return arg;
 }
 
-EACH_DRIVER(changes_come_in_their_order)
+EACH_DRIVER(path_changes_arrive_in_order)
 {
     on(driver, 1, sees);
 }
@@ -114,7 +114,7 @@ static void *two_wait(void *arg)
     return arg;
 }
 
-EACH_DRIVER(each_event_is_one_waiters_and_a_close_ends_all)
+EACH_DRIVER(path_event_wakes_one_waiter_and_close_ends_all)
 {
     on(driver, 1, two_wait);
     on(driver, 3, two_wait);
@@ -163,7 +163,7 @@ static void *overflows(void *arg)
     return arg;
 }
 
-EACH_DRIVER(lost_events_are_said_to_be_lost)
+EACH_DRIVER(lost_path_events_are_reported)
 {
     on(driver, 1, overflows);
 }

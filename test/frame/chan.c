@@ -1,8 +1,8 @@
 /* labels: valgrind */
 /* Channels and frames. Of the original's tests:
- *   ChannelTest    items_arrive_in_order; a timed take and a foreign offer: test/frame/wait.c
+ *   ChannelTest    channel_items_reach_frames_in_order; a timed take and a foreign offer: test/frame/wait.c
  * Of its faults: with two consumers waiting two offers woke one, and an item was stuck
- * (two_consumers_get_two_items); there was no bound and no close (a_sender_waits_for_room,
+ * (two_waiting_frames_get_two_items); there was no bound and no close (frame_sender_waits_for_channel_capacity,
  * close_ends_...); an item of no value could not be taken, and a timeout was not told from it
  * (statuses are distinct).
  */
@@ -67,7 +67,7 @@ static weft_chan *chan_of(size_t capacity)
     return chan;
 }
 
-EACH_HOME(items_arrive_in_order)
+EACH_HOME(channel_items_reach_frames_in_order)
 {
     for (size_t capacity = 0; capacity < 9; capacity += 4) {
         weft_chan *chan = chan_of(capacity);
@@ -80,7 +80,7 @@ EACH_HOME(items_arrive_in_order)
     }
 }
 
-EACH_HOME(many_on_each_side_lose_nothing)
+EACH_HOME(many_frame_senders_and_receivers_lose_no_item)
 {
     enum { EACH = 8, ITEMS = 500 };
     static struct end in[EACH], out[EACH];
@@ -102,7 +102,7 @@ EACH_HOME(many_on_each_side_lose_nothing)
     weft_chan_destroy(chan);
 }
 
-EACH_HOME(two_consumers_get_two_items)
+EACH_HOME(two_waiting_frames_get_two_items)
 {
     weft_chan *chan = chan_of(8);
     struct end a = end_of(chan, false, 1), b = end_of(chan, false, 1);
@@ -116,7 +116,7 @@ EACH_HOME(two_consumers_get_two_items)
     weft_chan_destroy(chan);
 }
 
-EACH_HOME(a_sender_waits_for_room)
+EACH_HOME(frame_sender_waits_for_channel_capacity)
 {
     weft_chan *chan = chan_of(1);
     struct end in = end_of(chan, true, 3);
@@ -130,7 +130,7 @@ EACH_HOME(a_sender_waits_for_room)
     weft_chan_destroy(chan);
 }
 
-EACH_HOME(close_ends_those_who_wait_after_what_is_left)
+EACH_HOME(close_ends_waiting_frames_after_remaining_items)
 {
     weft_chan *chan = chan_of(4);
     struct end out = end_of(chan, false, 10);
@@ -160,7 +160,7 @@ EACH_HOME(close_ends_those_who_wait_after_what_is_left)
 }
 
 /* What a cancelled receive did not take is there for the next. */
-EACH_HOME(a_cancelled_receive_takes_nothing)
+EACH_HOME(cancelled_frame_receive_takes_no_item)
 {
     weft_chan *chan = chan_of(4);
     for (int i = 0; i < 50; i++) {

@@ -1,7 +1,7 @@
 /* labels: valgrind */
 /* Conditions and frames. Of the original's tests:
  *   ConditionTest  broadcast_wakes_all_in_their_order,
- *                  of_several_the_one_that_was_signalled_is_told (with and without a deadline;
+ *                  frame_wait_for_several_conditions_names_signalled_one (with and without a deadline;
  *                  afterwards nobody is linked: deinit says so)
  * Timeout, signal of a timed wait, interrupt: test/frame/wait.c. Of its faults: which of two had
  * fired was not told, nor signal from timeout; only two could be awaited.
@@ -89,7 +89,7 @@ static void ends_its_wait(const struct weft_frame_kind *kind, int64_t deadline)
     home_close(&home);
 }
 
-TEST(a_step_may_end_the_wait_that_it_has_begun)
+TEST(frame_step_can_end_wait_begun_in_same_step)
 {
     ends_its_wait(&hasty, WEFT_FOREVER);
     ends_its_wait(&lazy, WEFT_FOREVER);
@@ -140,12 +140,12 @@ static void *orders(void *arg)
     return NULL;
 }
 
-TEST(signals_go_to_the_front_later_ones_to_the_back_and_a_broadcast_keeps_the_order)
+TEST(cond_signal_goes_to_front_later_to_back_broadcast_in_order)
 {
     run_in_group(orders, NULL);
 }
 
-EACH_HOME(broadcast_wakes_all)
+EACH_HOME(broadcast_wakes_all_frames)
 {
     enum { MANY = 20 };
     static struct sleeper all[MANY];
@@ -163,7 +163,7 @@ EACH_HOME(broadcast_wakes_all)
     weft_cond_deinit(&cond);
 }
 
-EACH_HOME(one_signal_wakes_one)
+EACH_HOME(one_signal_wakes_one_frame)
 {
     static struct sleeper a, b;
     weft_cond cond;
@@ -203,7 +203,7 @@ static void of_several(const struct home *home, size_t n, size_t which, int64_t 
     }
 }
 
-EACH_HOME(of_several_the_one_that_was_signalled_is_told)
+EACH_HOME(frame_wait_for_several_conditions_names_signalled_one)
 {
     of_several(home, 2, 0, WEFT_FOREVER);
     of_several(home, 2, 1, WEFT_FOREVER);
@@ -214,7 +214,7 @@ EACH_HOME(of_several_the_one_that_was_signalled_is_told)
 }
 
 /* A signal that the wait could not use goes to another. */
-EACH_HOME(a_second_signal_is_not_used_up_by_a_wait_that_has_ended)
+EACH_HOME(second_signal_is_not_consumed_by_ended_frame_wait)
 {
     static struct sleeper both, other;
     weft_cond conds[2];

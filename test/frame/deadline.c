@@ -29,7 +29,7 @@ static enum weft_step has_waited(weft_frame *f, struct weft_got got)
     self->status[self->ended++] = got.status;
     for (int64_t until = weft_after(self->busy); weft_now() < until;) {
     }
-    return weft_frame_go(f, NULL, WEFT_THEN(waits));
+    return weft_frame_continue(f, NULL, WEFT_THEN(waits));
 }
 
 static enum weft_step waits(weft_frame *f, struct weft_got got)
@@ -107,7 +107,7 @@ static bool later_is_kept(int64_t first)
     return one.status[0] == 0;
 }
 
-TEST(a_later_deadline_after_one_that_was_not_needed_is_kept)
+TEST(later_deadline_after_unused_deadline_is_kept)
 {
     int64_t first = 2 * MS;
     while (!later_is_kept(first)) {
@@ -116,7 +116,7 @@ TEST(a_later_deadline_after_one_that_was_not_needed_is_kept)
     }
 }
 
-TEST(an_earlier_deadline_does_not_wait_for_the_one_before)
+TEST(earlier_deadline_does_not_wait_for_previous_one)
 {
     struct timed one = {.after = {HOUR, 2 * MS}};
     start(&one);
@@ -127,7 +127,7 @@ TEST(an_earlier_deadline_does_not_wait_for_the_one_before)
     finish(&one);
 }
 
-TEST(a_wait_without_a_deadline_has_no_timer)
+TEST(frame_wait_without_deadline_has_no_timer)
 {
     struct timed one = {.after = {HOUR, WEFT_FOREVER}};
     start(&one);
@@ -142,7 +142,7 @@ TEST(a_wait_without_a_deadline_has_no_timer)
     finish(&one);
 }
 
-TEST(a_fiber_that_ends_leaves_no_timer)
+TEST(ended_frame_fiber_leaves_no_timer)
 {
     struct timed one = {.after = {HOUR}};
     start(&one);
@@ -168,7 +168,7 @@ static bool passes_between(int64_t first)
     return one.status[0] == 0;
 }
 
-TEST(a_deadline_that_passes_between_two_waits_ends_neither)
+TEST(deadline_passing_between_two_waits_ends_neither)
 {
     int64_t first = MS;
     while (!passes_between(first)) {

@@ -24,7 +24,7 @@ static enum weft_step inner_starts(weft_frame *f, struct weft_got got)
 {
     SELF(waits);
     (void)got;
-    const struct weft_point *then = WEFT_THEN(ends);
+    const struct weft_resume_point *then = WEFT_THEN(ends);
     inner_line = then->line;
     switch (self->how) {
     case 0:
@@ -46,7 +46,7 @@ static enum weft_step outer_starts(weft_frame *f, struct weft_got got)
 {
     SELF(waits);
     (void)got;
-    const struct weft_point *then = WEFT_THEN(ends);
+    const struct weft_resume_point *then = WEFT_THEN(ends);
     outer_line = then->line;
     return weft_frame_call(f, &self->sub->frame, then);
 }
@@ -87,7 +87,7 @@ static void open_two(struct waits *outer, struct waits *inner, weft_cond *cond, 
     weft_frame_init(&inner->frame, &inner_kind);
 }
 
-EACH_HOME(it_shows_its_frames_in_the_place_of_a_backtrace)
+EACH_HOME(dump_of_frame_fiber_shows_frames_instead_of_backtrace)
 {
     struct waits outer, inner;
     weft_cond votes;
@@ -95,7 +95,7 @@ EACH_HOME(it_shows_its_frames_in_the_place_of_a_backtrace)
     weft_cond_init(&votes, &(struct weft_sync_opts){.name = "votes"});
     open_two(&outer, &inner, &votes, 0);
     weft_fiber fiber = home_waiting(home, &outer.frame);
-    weft_fiber_text(fiber, id, sizeof id);
+    weft_fiber_format(fiber, id, sizeof id);
     dump(NULL);
     has("1 fiber waiting: condition\n  %s election pool=", id);
     has(" since=");
@@ -120,7 +120,7 @@ EACH_HOME(it_shows_its_frames_in_the_place_of_a_backtrace)
     weft_cond_deinit(&votes);
 }
 
-EACH_HOME(those_that_wait_alike_are_shown_together)
+EACH_HOME(dump_groups_frame_fibers_with_same_wait)
 {
     enum { MANY = 5 };
     struct waits outer[MANY], inner[MANY];
@@ -141,7 +141,7 @@ EACH_HOME(those_that_wait_alike_are_shown_together)
     weft_cond_deinit(&votes);
 }
 
-EACH_HOME(a_name_of_its_own_comes_first)
+EACH_HOME(dump_prefers_explicit_name_over_frame_name)
 {
     struct waits outer, inner;
     weft_cond votes;
@@ -162,7 +162,7 @@ EACH_HOME(a_name_of_its_own_comes_first)
     weft_cond_deinit(&votes);
 }
 
-EACH_HOME(what_it_waits_on_is_told)
+EACH_HOME(dump_shows_wait_object_of_frame_fiber)
 {
     static const char *const shown[] = {"condition", "sleep", "park", "join", "readiness"};
     weft_cond votes;
@@ -177,7 +177,7 @@ EACH_HOME(what_it_waits_on_is_told)
         CHECK_EQ(pipe(inner.ends), 0);
         weft_fiber fiber = home_waiting(home, &outer.frame);
         char id[32];
-        weft_fiber_text(other, id, sizeof id);
+        weft_fiber_format(other, id, sizeof id);
         dump(NULL);
         has(" fiber waiting: %s\n", shown[how]);
         if (how == 3) {
@@ -185,12 +185,12 @@ EACH_HOME(what_it_waits_on_is_told)
         } else if (how == 4) {
             has(" on=fd %d\n", inner.ends[0]);
         }
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -EINTR);
         weft_close(inner.ends[0]);
         close(inner.ends[1]);
     }
-    CHECK_EQ(weft_unpark(other), 0);
+    CHECK_EQ(weft_fiber_unpark(other), 0);
     CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
     weft_cond_deinit(&votes);
     take_reports();
@@ -205,7 +205,7 @@ static void waits_for_ever(void *arg)
     weft_group *group;
     weft_fiber fiber;
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     open_two(&outer, &inner, NULL, 2);
     CHECK_EQ(weft_dispatcher_create(&d, &(struct weft_dispatcher_opts){.caller = true}), 0);
     CHECK_EQ(weft_group_create(d, &group, NULL), 0);
@@ -219,7 +219,7 @@ static void waits_for_ever(void *arg)
     weft_dispatcher_destroy(d);
 }
 
-TEST(a_frame_that_waits_for_ever_is_a_deadlock)
+TEST(frame_waiting_forever_is_reported_as_deadlock)
 {
     int status = check_child(waits_for_ever, NULL, text, sizeof text);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {

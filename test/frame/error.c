@@ -1,11 +1,11 @@
 /* labels: valgrind */
 /* Errors: what they say, whose frames they have, who is told. Of the original's tests:
- *   VirtualExceptionTest   each_error_has_one_trace_whoever_throws,
- *                          an_interrupt_has_the_victims_frames
+ *   VirtualExceptionTest   each_error_has_one_trace_per_throw,
+ *                          interrupt_error_has_frames_of_interrupted_fiber
  * Of its faults: interrupts had the frames of the one who interrupted; timeouts had none
- * (a_timeout_has_the_victims_frames); a failed future that was awaited again got a trace more each
- * time (a_failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
- * (joiners_of_all_kinds_get_the_code).
+ * (timeout_error_has_frames_of_waiting_fiber); a failed future that was awaited again got a trace more each
+ * time (failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
+ * (joiners_of_all_kinds_get_error_code).
  */
 #include "frame/script.h"
 
@@ -23,7 +23,7 @@ static void print_to(struct job *job, const weft_error *error)
 {
     FILE *out = fmemopen(job->text, sizeof job->text, "w");
     CHECK(out);
-    weft_error_print(error, out);
+    weft_error_dump(error, out);
     fclose(out);
 }
 
@@ -38,7 +38,7 @@ static enum weft_step inner_fails(weft_frame *f, struct weft_got got)
 static enum weft_step inner_starts(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    const struct weft_point *then = WEFT_THEN(inner_fails);
+    const struct weft_resume_point *then = WEFT_THEN(inner_fails);
     throw_line = (int)then->line;
     return weft_frame_yield(f, then);
 }
@@ -57,14 +57,14 @@ static enum weft_step outer_starts(weft_frame *f, struct weft_got got)
 {
     SELF(job);
     (void)got;
-    const struct weft_point *then = WEFT_THEN(outer_ends);
+    const struct weft_resume_point *then = WEFT_THEN(outer_ends);
     call_line = (int)then->line;
     return weft_frame_call(f, &self->sub->frame, then);
 }
 
 static enum weft_step outer_handles(weft_frame *f, const weft_error *error)
 {
-    return weft_frame_throw_for(f, -EPROTO, error, "the job");
+    return weft_frame_throw_from(f, -EPROTO, error, "the job");
 }
 
 static enum weft_step top_handles(weft_frame *f, const weft_error *error)
@@ -81,7 +81,7 @@ static const struct weft_frame_kind outer_kind = {
 static const struct weft_frame_kind top_kind = {
     .name = "top", .start = outer_starts, .handle = top_handles};
 
-EACH_HOME(it_prints_what_where_and_why)
+EACH_HOME(error_dump_shows_code_frames_and_cause)
 {
     static struct job top, outer, inner;
     char expected[2048];
@@ -113,7 +113,7 @@ static enum weft_step passes(weft_frame *f, const weft_error *error)
 static const struct weft_frame_kind printing = {
     .name = "prints", .start = outer_starts, .handle = passes};
 
-EACH_HOME(and_what_it_suppressed)
+EACH_HOME(error_dump_shows_suppressed_errors)
 {
     static struct job top, inner;
     char expected[2048];
@@ -154,13 +154,13 @@ static enum weft_step looks_at_strange(weft_frame *f, const weft_error *error)
 static const struct weft_frame_kind strange = {
     .name = "strange", .start = throws_strangely, .handle = looks_at_strange};
 
-EACH_HOME(any_code_survives_and_long_texts_are_cut)
+EACH_HOME(any_error_code_survives_and_long_message_is_truncated)
 {
     static struct job one;
     weft_frame_init(&one.frame, &strange);
     weft_fiber fiber = home_spawn(home, &one.frame);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -9999);
-    CHECK(strstr(one.text, "error: of a kind of its own: xxx"));
+    CHECK(strstr(one.text, "error: unknown error: xxx"));
     CHECK_EQ(take_reports(), 1);
 }
 
@@ -176,7 +176,7 @@ static enum weft_step victim_waits(weft_frame *f, struct weft_got got)
 {
     SELF(job);
     (void)got;
-    const struct weft_point *then = WEFT_THEN(victim_goes_on);
+    const struct weft_resume_point *then = WEFT_THEN(victim_goes_on);
     wait_line = (int)then->line;
     return weft_frame_await_event(f, &self->wait, self->event, WEFT_FOREVER, then);
 }
@@ -192,13 +192,13 @@ static enum weft_step interrupts(weft_frame *f, struct weft_got got)
 {
     SELF(interrupter);
     (void)got;
-    CHECK_EQ(weft_interrupt(self->victim), 0);
+    CHECK_EQ(weft_fiber_interrupt(self->victim), 0);
     return weft_frame_return(f, NULL);
 }
 
 static const struct weft_frame_kind interrupting = {.name = "interrupter", .start = interrupts};
 
-EACH_HOME(an_interrupt_has_the_victims_frames)
+EACH_HOME(interrupt_error_has_frames_of_interrupted_fiber)
 {
     static struct job top, inner;
     weft_event event;
@@ -261,7 +261,7 @@ static int outcome_of(const struct home *home, weft_future *future, int64_t dead
     return one.code;
 }
 
-EACH_HOME(a_timeout_has_the_victims_frames)
+EACH_HOME(timeout_error_has_frames_of_waiting_fiber)
 {
     weft_future *future;
     CHECK_EQ(weft_future_create(&future, NULL), 0);
@@ -271,7 +271,7 @@ EACH_HOME(a_timeout_has_the_victims_frames)
     weft_future_unref(future);
 }
 
-EACH_HOME(a_failed_future_gives_each_waiter_one_trace)
+EACH_HOME(failed_future_gives_each_waiter_one_trace)
 {
     weft_future *future;
     CHECK_EQ(weft_future_create(&future, NULL), 0);
@@ -306,7 +306,7 @@ static void count_traces(weft_fiber fiber, const char *name, const weft_error *e
     traces = traces_of(error);
 }
 
-EACH_HOME(each_error_has_one_trace_whoever_throws)
+EACH_HOME(each_error_has_one_trace_per_throw)
 {
     static const struct {
         const char *body, *handle, *finally;
@@ -356,7 +356,7 @@ static enum weft_step dives(weft_frame *f, struct weft_got got)
     return weft_frame_call(f, &sub->frame, WEFT_THEN(dives));
 }
 
-EACH_HOME(ten_thousand_frames_are_no_stack)
+EACH_HOME(error_through_ten_thousand_frames_needs_no_stack)
 {
     struct deep first = {.depth = 0};
     weft_frame_init(&first.frame, &diving_first);
@@ -455,7 +455,7 @@ static void joined_with(const struct home *home, int code)
     weft_event_deinit(&event);
 }
 
-EACH_HOME(joiners_of_all_kinds_get_the_code)
+EACH_HOME(joiners_of_all_kinds_get_error_code)
 {
     joined_with(home, -EBADE);
     joined_with(home, -ETIMEDOUT);
@@ -478,7 +478,7 @@ static void throws_unheard(void *arg)
     home_close(&home);
 }
 
-TEST(without_a_listener_it_is_printed_with_the_fibers_name)
+TEST(unhandled_error_is_printed_with_fiber_name)
 {
     char err[1024];
     int status = check_child(throws_unheard, NULL, err, sizeof err);

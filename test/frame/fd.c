@@ -82,7 +82,7 @@ static void close_pair(int ends[2])
     }                                                                                              \
     static void place_run_##name(struct home *home, __attribute__((unused)) enum weft_driver driver)
 
-EACH_PLACE(it_is_told_when_bytes_come)
+EACH_PLACE(frame_wait_ends_when_fd_is_readable)
 {
     int ends[2];
     open_pair(ends);
@@ -101,7 +101,7 @@ EACH_PLACE(it_is_told_when_bytes_come)
     close_pair(ends);
 }
 
-EACH_PLACE(and_when_there_is_room)
+EACH_PLACE(frame_wait_ends_when_fd_is_writable)
 {
     int ends[2];
     char block[4096] = {0};
@@ -120,7 +120,7 @@ EACH_PLACE(and_when_there_is_room)
     close_pair(ends);
 }
 
-EACH_PLACE(the_end_is_readiness)
+EACH_PLACE(peer_close_ends_frame_fd_wait_as_ready)
 {
     int ends[2];
     open_pair(ends);
@@ -132,7 +132,7 @@ EACH_PLACE(the_end_is_readiness)
     weft_close(ends[0]);
 }
 
-EACH_PLACE(a_deadline_a_cancel_and_an_interrupt_end_it)
+EACH_PLACE(deadline_cancel_and_interrupt_end_frame_fd_wait)
 {
     int ends[2];
     open_pair(ends);
@@ -150,7 +150,7 @@ EACH_PLACE(a_deadline_a_cancel_and_an_interrupt_end_it)
         CHECK_EQ(one.code, -ECANCELED);
         one = awaits(ends[0], WEFT_READABLE, WEFT_FOREVER);
         fiber = home_waiting(home, &one.frame);
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(one.code, -EINTR);
     }
@@ -158,7 +158,7 @@ EACH_PLACE(a_deadline_a_cancel_and_an_interrupt_end_it)
 }
 
 /* Whichever comes first, each wait ends once and none leaves anything behind. */
-EACH_PLACE(a_byte_and_a_cancel_at_the_same_moment)
+EACH_PLACE(byte_racing_with_cancel_ends_frame_fd_wait_once)
 {
     int ends[2];
     open_pair(ends);
@@ -175,7 +175,7 @@ EACH_PLACE(a_byte_and_a_cancel_at_the_same_moment)
     close_pair(ends);
 }
 
-EACH_PLACE(a_close_ends_it)
+EACH_PLACE(close_ends_frame_fd_wait)
 {
     int ends[2];
     open_pair(ends);
@@ -187,7 +187,7 @@ EACH_PLACE(a_close_ends_it)
     close(ends[1]);
 }
 
-EACH_PLACE(nonsense_is_a_status)
+EACH_PLACE(invalid_fd_or_events_is_returned_as_status)
 {
     struct awaits one = awaits(-1, WEFT_READABLE, WEFT_FOREVER);
     CHECK_EQ(home_run(home, &one.frame, NULL), 0);
@@ -203,7 +203,7 @@ EACH_PLACE(nonsense_is_a_status)
     weft_close(fd);
 }
 
-EACH_PLACE(several_may_wait_for_one_descriptor)
+EACH_PLACE(several_frames_can_wait_for_one_fd)
 {
     enum { MANY = 6, BYTES = 600 };
     int ends[2];
@@ -253,7 +253,7 @@ static enum weft_step plays(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind playing = {.name = "player", .start = plays};
 
-EACH_PLACE(two_frames_answer_one_another)
+EACH_PLACE(two_frames_exchange_bytes_over_sockets)
 {
     int ends[2];
     open_pair(ends);
@@ -267,7 +267,7 @@ EACH_PLACE(two_frames_answer_one_another)
     close_pair(ends);
 }
 
-TEST(in_a_compute_pool_there_is_none)
+TEST(frame_fd_wait_in_compute_pool_is_unsupported)
 {
     int ends[2];
     weft_pool *pool;
@@ -284,7 +284,7 @@ TEST(in_a_compute_pool_there_is_none)
 }
 
 /* The driver of a caller that leaves goes with it: those who wait there begin anew elsewhere. */
-EACH_DRIVER(a_wait_survives_the_thread_that_began_it)
+EACH_DRIVER(frame_fd_wait_survives_leaving_caller_thread)
 {
     int ends[2];
     weft_pool *pool;

@@ -1,15 +1,15 @@
 /* labels: valgrind */
 /* What runs on every way out, once. Of the original's tests:
- *   FinallyTest    one_that_waits_keeps_the_result, ..._keeps_the_error,
- *                  it_may_give_another_result, its_error_keeps_the_earlier_one,
- *                  also_after_it_has_waited
+ *   FinallyTest    waiting_finally_keeps_result, ..._keeps_the_error,
+ *                  finally_can_replace_result, error_in_finally_suppresses_earlier_error,
+ *                  error_in_waiting_finally_suppresses_earlier_error
  * Of its faults: callers' handle and finally did not run after a fatal error (test/frame/misuse.c);
  * fibers that did not hold their group open were dropped, and with them their finallys and their
- * joiners (a_daemon_is_cancelled_and_cleans_up).
+ * joiners (cancelled_daemon_runs_its_finally).
  */
 #include "frame/script.h"
 
-EACH_HOME(one_that_waits_keeps_the_result)
+EACH_HOME(waiting_finally_keeps_result)
 {
     struct script outer = script("outer", "cv", "x", "d"),
                   inner = script("inner", "r", "x", "sgyd");
@@ -19,7 +19,7 @@ EACH_HOME(one_that_waits_keeps_the_result)
     notes_are("inner. outer.");
 }
 
-EACH_HOME(one_that_waits_keeps_the_error)
+EACH_HOME(waiting_finally_keeps_error)
 {
     struct script outer = script("outer", "cv", "r", "d"),
                   inner = script("inner", "t", NULL, "sgyd");
@@ -28,7 +28,7 @@ EACH_HOME(one_that_waits_keeps_the_error)
     notes_are("inner. outer!B outer.");
 }
 
-EACH_HOME(it_may_give_another_result)
+EACH_HOME(finally_can_replace_result)
 {
     struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "r", "x", "sr");
     void *result;
@@ -88,7 +88,7 @@ static int suppressed_by(const struct home *home, const char *body, const char *
     return looks.suppressed;
 }
 
-EACH_HOME(its_error_keeps_the_earlier_one)
+EACH_HOME(error_in_finally_suppresses_earlier_error)
 {
     CHECK_EQ(suppressed_by(home, "r", NULL, "t"), 0);
     CHECK_EQ(suppressed_by(home, "t", NULL, "t"), 1);
@@ -96,7 +96,7 @@ EACH_HOME(its_error_keeps_the_earlier_one)
     notes_are("sub. sub. sub!B sub.");
 }
 
-EACH_HOME(also_after_it_has_waited)
+EACH_HOME(error_in_waiting_finally_suppresses_earlier_error)
 {
     CHECK_EQ(suppressed_by(home, "sr", NULL, "st"), 0);
     CHECK_EQ(suppressed_by(home, "st", NULL, "sgyt"), 1);
@@ -104,7 +104,7 @@ EACH_HOME(also_after_it_has_waited)
     notes_are("sub. sub. sub!B sub.");
 }
 
-EACH_HOME(its_own_handle_is_off)
+EACH_HOME(finally_does_not_run_own_handle)
 {
     struct script one = script("one", "r", "r", "t");
     CHECK_EQ(home_run(home, &one.frame, NULL), F_CODE);
@@ -112,7 +112,7 @@ EACH_HOME(its_own_handle_is_off)
     CHECK_EQ(take_reports(), 1);
 }
 
-EACH_HOME(an_error_of_what_it_calls_is_its_own)
+EACH_HOME(error_of_frame_called_by_finally_belongs_to_finally)
 {
     struct script outer = script("outer", "t", NULL, "cd"),
                   inner = script("inner", "st", NULL, "d");
@@ -124,7 +124,7 @@ EACH_HOME(an_error_of_what_it_calls_is_its_own)
 
 /* --- cancel ----------------------------------------------------------------------------------- */
 
-EACH_HOME(a_cancelled_fibers_finally_may_wait)
+EACH_HOME(finally_of_cancelled_fiber_can_wait)
 {
     struct script outer = script("outer", "c", "x", "ssd"),
                   inner = script("inner", "s", "x", "sysd");
@@ -139,7 +139,7 @@ EACH_HOME(a_cancelled_fibers_finally_may_wait)
 }
 
 /* Started or not: its frames are entered, and left by their finally. */
-EACH_HOME(a_cancel_from_the_beginning_runs_it_once)
+EACH_HOME(cancel_before_start_runs_finally_once)
 {
     for (int i = 0; i < 50; i++) {
         struct script one = script("one", "s", "x", "gyd");
@@ -153,7 +153,7 @@ EACH_HOME(a_cancel_from_the_beginning_runs_it_once)
     CHECK_EQ(take_reports(), 0);
 }
 
-EACH_HOME(a_handle_that_waits_in_a_cancelled_fiber_is_cancelled_again)
+EACH_HOME(waiting_handle_in_cancelled_fiber_is_cancelled_again)
 {
     struct script one = script("one", "s", "s", "sd");
     one.until = WEFT_FOREVER;
@@ -164,7 +164,7 @@ EACH_HOME(a_handle_that_waits_in_a_cancelled_fiber_is_cancelled_again)
     notes_are("one!cancel one.");
 }
 
-TEST(a_daemon_is_cancelled_and_cleans_up)
+TEST(cancelled_daemon_runs_its_finally)
 {
     struct home home;
     struct script one = script("one", "s", "x", "sysd");

@@ -3,7 +3,7 @@
  *   FutureTest     completed, failed or cancelled by another thread, before and after the wait
  *                  began; the rest of it is in test/frame/wait.c (timeout, interrupt, interrupt
  *                  before the start) and test/sync/future.c (callbacks, conversions)
- * In which order waiters and others go on: who_waits_goes_on_before_who_was_ready.
+ * In which order waiters and others go on: frame_woken_by_future_runs_before_ready_fibers.
  */
 #include "dispatch/fixture.h"
 #include "frame/fixture.h"
@@ -86,7 +86,7 @@ static void decided(const struct home *home, enum how how, bool before)
     weft_future_unref(decides.future);
 }
 
-EACH_HOME(it_gives_what_another_thread_has_made_of_it)
+EACH_HOME(frame_gets_outcome_of_future_completed_by_thread)
 {
     for (int before = 0; before < 2; before++) {
         decided(home, COMPLETE, before);
@@ -95,7 +95,7 @@ EACH_HOME(it_gives_what_another_thread_has_made_of_it)
     }
 }
 
-EACH_HOME(all_who_wait_get_it)
+EACH_HOME(every_frame_waiting_for_future_gets_value)
 {
     enum { MANY = 30 };
     static struct awaits all[MANY];
@@ -143,7 +143,7 @@ static void *completes(void *arg)
     return NULL;
 }
 
-TEST(who_waits_goes_on_before_who_was_ready)
+TEST(frame_woken_by_future_runs_before_ready_fibers)
 {
     run_in_group(completes, NULL);
 }

@@ -1,16 +1,16 @@
 /* labels: valgrind */
 /* Catching errors. Of the original's tests:
- *   CatchTest      own_handle_gives_the_result, the_callers_handle_sees_it,
- *                  nobody_handles_and_all_finallys_run, an_error_of_handle_goes_to_the_caller,
- *                  ...also_after_it_has_waited, handle_may_wait_and_then_return
- *   CallTest       a_called_frame_waits_and_its_result_arrives
- * Of its faults: a_future_that_has_failed_already_is_handled_like_others (its pending error stayed
+ *   CatchTest      own_handle_provides_result, handle_of_caller_sees_error,
+ *                  unhandled_error_runs_every_finally, error_in_handle_goes_to_caller,
+ *                  ...error_in_waiting_handle_goes_to_caller, handle_can_wait_and_then_return
+ *   CallTest       called_frame_can_wait_and_returns_result
+ * Of its faults: already_failed_future_is_handled_like_other_errors (its pending error stayed
  * set: the continuation of a handle that waits was lost, and a finally that waits ended the
  * dispatcher).
  */
 #include "frame/script.h"
 
-EACH_HOME(a_called_frame_waits_and_its_result_arrives)
+EACH_HOME(called_frame_can_wait_and_returns_result)
 {
     struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "sr", "x", "d");
     void *result;
@@ -20,7 +20,7 @@ EACH_HOME(a_called_frame_waits_and_its_result_arrives)
     CHECK_EQ(take_reports(), 0);
 }
 
-EACH_HOME(own_handle_gives_the_result)
+EACH_HOME(own_handle_provides_result)
 {
     struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "r", "d");
     void *result;
@@ -29,7 +29,7 @@ EACH_HOME(own_handle_gives_the_result)
     notes_are("inner!B inner. outer.");
 }
 
-EACH_HOME(the_callers_handle_sees_it)
+EACH_HOME(handle_of_caller_sees_error)
 {
     struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "st", NULL, "d");
     void *result;
@@ -38,7 +38,7 @@ EACH_HOME(the_callers_handle_sees_it)
     notes_are("inner. outer!B outer.");
 }
 
-EACH_HOME(and_so_it_does_if_it_is_thrown_again)
+EACH_HOME(rethrown_error_reaches_handle_of_caller)
 {
     struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "x", "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
@@ -48,7 +48,7 @@ EACH_HOME(and_so_it_does_if_it_is_thrown_again)
     notes_are("inner!B inner. outer!B outer.");
 }
 
-EACH_HOME(nobody_handles_and_all_finallys_run)
+EACH_HOME(unhandled_error_runs_every_finally)
 {
     struct script outer = script("outer", "c", NULL, "d"), inner = script("inner", "t", NULL, "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), B_CODE);
@@ -56,21 +56,21 @@ EACH_HOME(nobody_handles_and_all_finallys_run)
     CHECK_EQ(take_reports(), 1);
 }
 
-EACH_HOME(an_error_of_handle_goes_to_the_caller)
+EACH_HOME(error_in_handle_goes_to_caller)
 {
     struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "t", "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
     notes_are("inner!B inner. outer!H outer.");
 }
 
-EACH_HOME(also_after_it_has_waited)
+EACH_HOME(error_in_waiting_handle_goes_to_caller)
 {
     struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "sgyt", "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
     notes_are("inner!B inner. outer!H outer.");
 }
 
-EACH_HOME(handle_may_wait_and_then_return)
+EACH_HOME(handle_can_wait_and_then_return)
 {
     struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "sr", "d");
     void *result;
@@ -79,7 +79,7 @@ EACH_HOME(handle_may_wait_and_then_return)
     notes_are("inner!B inner. outer.");
 }
 
-EACH_HOME(handle_may_call)
+EACH_HOME(handle_can_call_frame)
 {
     struct script outer = script("outer", "t", "cv", "d"), inner = script("inner", "sr", "x", "d");
     void *result;
@@ -92,7 +92,7 @@ EACH_HOME(handle_may_call)
     CHECK_EQ(take_reports(), 1);
 }
 
-EACH_HOME(one_that_is_done_gives_nothing)
+EACH_HOME(handle_that_is_done_returns_null)
 {
     struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "d", "d");
     void *result = home;
@@ -103,7 +103,7 @@ EACH_HOME(one_that_is_done_gives_nothing)
 
 /* --- try ---------------------------------------------------------------------------------- */
 
-EACH_HOME(try_gives_a_value_or_a_code_and_never_throws)
+EACH_HOME(try_returns_value_or_code_and_never_throws)
 {
     struct script outer = script("outer", "Tv", "x", "d"), inner = script("inner", "sr", "x", "d");
     void *result;
@@ -119,7 +119,7 @@ EACH_HOME(try_gives_a_value_or_a_code_and_never_throws)
     CHECK_EQ(take_reports(), 0);
 }
 
-EACH_HOME(a_call_after_a_try_throws_as_ever)
+EACH_HOME(call_after_try_still_throws)
 {
     struct script outer = script("outer", "Tc", "r", "d"), inner = script("inner", "t", NULL, "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), 0); /* the same frame once more */
@@ -141,7 +141,7 @@ static enum weft_step has_tried(weft_frame *f, struct weft_got got)
     CHECK_EQ(weft_error_code(error), B_CODE);
     CHECK_STR(weft_error_message(error), "sub threw in B");
     CHECK_EQ(weft_error_frames(error), 2);
-    return weft_frame_throw_for(f, -EPROTO, error, "because of that");
+    return weft_frame_throw_from(f, -EPROTO, error, "because of that");
 }
 
 static enum weft_step tries(weft_frame *f, struct weft_got got)
@@ -165,7 +165,7 @@ static enum weft_step looks(weft_frame *f, const weft_error *error)
 
 static const struct weft_frame_kind asking = {.name = "asks", .start = tries, .handle = looks};
 
-EACH_HOME(the_error_of_a_try_can_be_read_and_be_a_cause)
+EACH_HOME(error_of_try_can_be_read_and_used_as_cause)
 {
     struct asks asks;
     weft_frame_init(&asks.frame, &asking);
@@ -175,7 +175,7 @@ EACH_HOME(the_error_of_a_try_can_be_read_and_be_a_cause)
 
 /* --- a fault of the original ------------------------------------------------------------------ */
 
-EACH_HOME(a_future_that_has_failed_already_is_handled_like_others)
+EACH_HOME(already_failed_future_is_handled_like_other_errors)
 {
     weft_future *failed;
     CHECK_EQ(weft_future_create(&failed, NULL), 0);

@@ -1,6 +1,6 @@
 /* labels: valgrind */
 /* Joining from a frame, and joining frame fibers. Of the original's tests:
- *   JoinTest       it_ends_after_the_target_was_interrupted_out_of_a_sleep
+ *   JoinTest       frame_join_ends_when_sleeping_target_is_interrupted
  * Codes of errors: test/frame/error.c. Of its faults: a join did not give the fiber's exit.
  */
 #include "dispatch/fixture.h"
@@ -42,7 +42,7 @@ static struct joiner joiner_of(weft_fiber fiber, int64_t deadline)
     return j;
 }
 
-EACH_HOME(it_ends_after_the_target_was_interrupted_out_of_a_sleep)
+EACH_HOME(frame_join_ends_when_sleeping_target_is_interrupted)
 {
     const int64_t deadlines[] = {WEFT_FOREVER, weft_after(3600 * 1000 * MS)};
     for (int i = 0; i < 2; i++) {
@@ -51,7 +51,7 @@ EACH_HOME(it_ends_after_the_target_was_interrupted_out_of_a_sleep)
         weft_fiber fiber = home_waiting(home, &target.frame);
         struct joiner j = joiner_of(fiber, deadlines[i]);
         weft_fiber waits = home_waiting(home, &j.frame);
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         CHECK_EQ(weft_join(waits, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(j.got.status, 0);
         CHECK(j.got.value == script_value('H'));
@@ -59,7 +59,7 @@ EACH_HOME(it_ends_after_the_target_was_interrupted_out_of_a_sleep)
     }
 }
 
-EACH_HOME(who_gives_up_leaves_the_fiber_to_others)
+EACH_HOME(frame_join_timeout_leaves_fiber_joinable)
 {
     struct script target = script("target", "s", "r", "d");
     target.until = WEFT_FOREVER;
@@ -67,7 +67,7 @@ EACH_HOME(who_gives_up_leaves_the_fiber_to_others)
     struct joiner j = joiner_of(fiber, weft_after(MS));
     CHECK_EQ(home_run(home, &j.frame, NULL), 0);
     CHECK_EQ(j.got.status, -ETIMEDOUT);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     void *result;
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK(result == script_value('H'));
@@ -80,7 +80,7 @@ static void *waits_for(void *arg)
     return NULL;
 }
 
-EACH_HOME(nonsense_is_a_status)
+EACH_HOME(invalid_frame_join_is_returned_as_status)
 {
     struct joiner self = joiner_of(WEFT_NO_FIBER, WEFT_FOREVER);
     CHECK_EQ(home_run(home, &self.frame, NULL), 0);
@@ -103,7 +103,7 @@ EACH_HOME(nonsense_is_a_status)
 }
 
 /* A fiber with a stack joins a frame, a frame of one group a fiber of another. */
-EACH_HOME(groups_and_kinds_do_not_matter)
+EACH_HOME(frame_joins_fiber_of_other_group_and_kind)
 {
     if (!home->other) {
         return;
@@ -137,7 +137,7 @@ static void *orders(void *arg)
     return NULL;
 }
 
-TEST(who_came_first_goes_on_first)
+TEST(frame_joiners_resume_in_arrival_order)
 {
     run_in_group(orders, NULL);
     notes_are("target. first second third");

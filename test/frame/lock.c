@@ -16,14 +16,14 @@ struct place {
 struct lock_kind {
     const char *name; /* what the wait is called */
     enum weft_step (*await)(weft_frame *f, struct weft_wait *wait, struct place *p,
-                            int64_t deadline, const struct weft_point *then);
+                            int64_t deadline, const struct weft_resume_point *then);
     int (*lock)(struct place *p, int64_t deadline);
     void (*unlock)(struct place *p);
     weft_fiber (*holder)(const struct place *p); /* NULL: nobody knows */
 };
 
 static enum weft_step await_mutex(weft_frame *f, struct weft_wait *wait, struct place *p,
-                                  int64_t deadline, const struct weft_point *then)
+                                  int64_t deadline, const struct weft_resume_point *then)
 {
     return weft_frame_await_mutex(f, wait, &p->mutex, deadline, then);
 }
@@ -44,7 +44,7 @@ static weft_fiber mutex_holder(const struct place *p)
 }
 
 static enum weft_step await_write(weft_frame *f, struct weft_wait *wait, struct place *p,
-                                  int64_t deadline, const struct weft_point *then)
+                                  int64_t deadline, const struct weft_resume_point *then)
 {
     return weft_frame_await_rwlock_write(f, wait, &p->rwlock, deadline, then);
 }
@@ -65,7 +65,7 @@ static weft_fiber writer(const struct place *p)
 }
 
 static enum weft_step await_read(weft_frame *f, struct weft_wait *wait, struct place *p,
-                                 int64_t deadline, const struct weft_point *then)
+                                 int64_t deadline, const struct weft_resume_point *then)
 {
     return weft_frame_await_rwlock_read(f, wait, &p->rwlock, deadline, then);
 }
@@ -140,7 +140,7 @@ struct user {
     int status, code, handled;
     bool holds, locks_in_finally;
     atomic_bool locked;
-    struct weft_ended_wait ended;
+    struct weft_fiber_ended_wait ended;
     char message[80];
 };
 
@@ -189,7 +189,7 @@ static enum weft_step user_handles(weft_frame *f, const weft_error *error)
     self->handled++;
     self->code = weft_error_code(error);
     CHECK(!self->holds);
-    CHECK_EQ(weft_ended_wait(&self->ended), 0);
+    CHECK_EQ(weft_fiber_ended_wait(&self->ended), 0);
     snprintf(self->message, sizeof self->message, "%s", weft_error_message(error));
     return weft_frame_return(f, NULL);
 }
@@ -235,7 +235,7 @@ static const struct weft_sync_opts named = {.name = "door"};
 
 /* --- got ------------------------------------------------------------------------------------ */
 
-EACH_HOME(free_lock_is_taken_at_once_and_unlocked_by_a_later_step)
+EACH_HOME(free_lock_is_taken_immediately_and_unlocked_by_later_step)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -254,7 +254,7 @@ EACH_HOME(free_lock_is_taken_at_once_and_unlocked_by_a_later_step)
     }
 }
 
-EACH_HOME(cancelled_fiber_takes_a_free_lock)
+EACH_HOME(cancelled_frame_fiber_takes_free_lock)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -267,7 +267,7 @@ EACH_HOME(cancelled_fiber_takes_a_free_lock)
     }
 }
 
-EACH_HOME(contended_lock_is_handed_over_in_the_order_of_arrival)
+EACH_HOME(contended_lock_is_handed_over_in_arrival_order)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     EACH_KIND(kind, EXCLUSIVE)
@@ -290,7 +290,7 @@ EACH_HOME(contended_lock_is_handed_over_in_the_order_of_arrival)
     }
 }
 
-EACH_HOME(waiting_readers_are_let_in_together)
+EACH_HOME(waiting_frame_readers_are_admitted_together)
 {
     struct user users[3];
     weft_fiber fibers[3];
@@ -325,7 +325,7 @@ static void *reads_when_admitted(void *arg)
 }
 
 /* The fiber in front is young, and told to try; a frame cannot try. */
-EACH_HOME(waiting_reader_behind_a_fiber_that_is_told_to_try_gets_the_lock)
+EACH_HOME(reader_frame_behind_retrying_fiber_gets_lock)
 {
     for (int i = 0; i < 20; i++) {
         struct user u;
@@ -345,7 +345,7 @@ EACH_HOME(waiting_reader_behind_a_fiber_that_is_told_to_try_gets_the_lock)
 
 /* Of the readers behind a writer that has been let in none may overtake the next writer because a
  * frame among them finishes its wait. */
-EACH_HOME(frame_readers_do_not_keep_a_writer_away)
+EACH_HOME(frame_readers_do_not_starve_writer)
 {
     struct user first, late, w;
     atomic_bool first_goes = false, writer_goes = false;
@@ -383,7 +383,7 @@ EACH_HOME(frame_readers_do_not_keep_a_writer_away)
 /* --- not got -----------------------------------------------------------------------------------
  */
 
-EACH_HOME(timeout_is_a_status_and_the_lock_is_not_held)
+EACH_HOME(lock_timeout_is_status_and_lock_is_not_held)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -409,7 +409,7 @@ static void end_by(const struct home *home, const struct lock_kind *kind, bool c
     keep(kind, &place);
     user_open(&u, kind, &place);
     weft_fiber fiber = home_waiting(home, &u.frame);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     join(fiber);
     CHECK_EQ(u.status, 77); /* the next step never ran */
     CHECK_EQ(u.handled, 1);
@@ -421,7 +421,7 @@ static void end_by(const struct home *home, const struct lock_kind *kind, bool c
     give_back(kind, &place);
 }
 
-EACH_HOME(cancel_throws_and_the_lock_is_not_held)
+EACH_HOME(cancel_of_lock_wait_throws_and_lock_is_not_held)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -429,7 +429,7 @@ EACH_HOME(cancel_throws_and_the_lock_is_not_held)
     }
 }
 
-EACH_HOME(interrupt_throws_and_the_lock_is_not_held)
+EACH_HOME(interrupt_of_lock_wait_throws_and_lock_is_not_held)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -437,7 +437,7 @@ EACH_HOME(interrupt_throws_and_the_lock_is_not_held)
     }
 }
 
-EACH_HOME(waiter_that_gave_up_is_passed_over)
+EACH_HOME(lock_skips_waiter_that_gave_up)
 {
     EACH_KIND(kind, EXCLUSIVE)
     {
@@ -449,7 +449,7 @@ EACH_HOME(waiter_that_gave_up_is_passed_over)
             fibers[i] = home_waiting(home, &users[i].frame);
         }
         CHECK_EQ(weft_cancel(fibers[0]), 0);
-        CHECK_EQ(weft_interrupt(fibers[1]), 0);
+        CHECK_EQ(weft_fiber_interrupt(fibers[1]), 0);
         give_back(kind, &place); /* they may still be linked */
         for (int i = 0; i < 3; i++) {
             join(fibers[i]);
@@ -460,7 +460,7 @@ EACH_HOME(waiter_that_gave_up_is_passed_over)
     }
 }
 
-EACH_HOME(cancelled_fiber_waits_for_the_lock_in_finally)
+EACH_HOME(cancelled_fiber_waits_for_lock_in_finally)
 {
     EACH_KIND(kind, KINDS)
     {
@@ -497,7 +497,7 @@ static void *takes(void *arg)
     return NULL;
 }
 
-EACH_HOME(lock_goes_from_a_thread_to_a_frame_to_a_fiber_and_back)
+EACH_HOME(lock_passes_between_thread_frame_and_fiber)
 {
     EACH_KIND(kind, EXCLUSIVE)
     {
@@ -547,7 +547,8 @@ static enum weft_step tries_lock(weft_frame *f, struct weft_got got)
         return weft_frame_yield(f, WEFT_THEN(tries_lock));
     }
     CHECK(weft_mutex_is_mine(&self->place->mutex));
-    weft__rwlock_show_up(weft__rwlock_of(&self->place->rwlock)); /* readers are not counted here */
+    weft__rwlock_enter_slot(
+        weft__rwlock_of(&self->place->rwlock)); /* readers are not counted here */
     CHECK_EQ(weft_rwlock_read(&self->place->rwlock, 0), 0);
     return weft_frame_yield(f, WEFT_THEN(tries_unlock));
 }
@@ -563,7 +564,7 @@ static enum weft_step tries_unlock(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind trying = {.name = "tries", .start = tries_lock};
 
-EACH_HOME(lock_taken_by_a_try_is_unlocked_by_a_step_on_another_worker)
+EACH_HOME(try_locked_lock_can_be_unlocked_by_step_on_other_worker)
 {
     struct tries all[4];
     weft_fiber fibers[4];
@@ -579,7 +580,7 @@ EACH_HOME(lock_taken_by_a_try_is_unlocked_by_a_step_on_another_worker)
     place_close(&place);
 }
 
-TEST(lock_of_a_group_is_shared_by_its_frames_and_fibers)
+TEST(group_owned_lock_is_shared_by_frames_and_fibers)
 {
     struct home home;
     struct place own;
@@ -669,7 +670,7 @@ static size_t cycles_in(char *text, size_t size)
     return n;
 }
 
-EACH_HOME(cycle_of_frames_that_hold_locks_is_found_by_name)
+EACH_HOME(deadlock_cycle_of_frames_holding_locks_is_named)
 {
     struct place a, b;
     atomic_bool go = false;
@@ -712,7 +713,7 @@ static char *dump_text(void)
     return text;
 }
 
-EACH_HOME(dump_names_the_frame_fiber_that_holds_the_lock)
+EACH_HOME(dump_names_frame_fiber_holding_lock)
 {
     EACH_KIND(kind, EXCLUSIVE)
     {
@@ -728,7 +729,7 @@ EACH_HOME(dump_names_the_frame_fiber_that_holds_the_lock)
         }
         user_open(&waits, kind, &place);
         weft_fiber waiter = home_waiting(home, &waits.frame);
-        weft_fiber_text(holder, id, sizeof id);
+        weft_fiber_format(holder, id, sizeof id);
         snprintf(what, sizeof what, "held-by=%s", id);
         for (int i = 0; i < 1000 && !found; i++) { /* the holder looks at the lock all the time */
             text = dump_text();
@@ -824,7 +825,7 @@ static void makes_mistake(void *arg)
     home_close(&home);
 }
 
-TEST(second_lock_by_the_same_frame_fiber_stops_the_program)
+TEST(second_lock_by_same_frame_fiber_aborts)
 {
     must_stop(makes_mistake, &(struct mistaken){locks_twice, &kinds[0], false},
               "locks mutex door, which it holds already");
@@ -832,7 +833,7 @@ TEST(second_lock_by_the_same_frame_fiber_stops_the_program)
               "locks rwlock door, which it holds already");
 }
 
-TEST(unlock_of_anothers_lock_by_a_frame_stops_the_program)
+TEST(unlock_of_foreign_lock_by_frame_aborts)
 {
     must_stop(makes_mistake, &(struct mistaken){unlocks_anothers, &kinds[0], true},
               "unlocks mutex door, which is held by thread");
@@ -840,7 +841,7 @@ TEST(unlock_of_anothers_lock_by_a_frame_stops_the_program)
               "unlocks rwlock door, which is held by thread");
 }
 
-TEST(lock_against_its_rank_by_a_frame_stops_the_program_in_debug_builds)
+TEST(lock_rank_violation_by_frame_aborts_in_debug_build)
 {
     if (WEFT_DEBUG) {
         must_stop(makes_mistake, &(struct mistaken){locks_ranked, &kinds[0], false},
@@ -856,7 +857,7 @@ static void ends_with_the_lock(void *arg)
 }
 
 /* It found the mutex free, or was handed it. */
-TEST(frame_fiber_that_ends_with_a_mutex_locked_is_reported)
+TEST(frame_fiber_ending_with_locked_mutex_is_reported)
 {
     for (int waits = 0; waits < 2; waits++) {
         char err[CHECK_ERR];
@@ -919,7 +920,7 @@ static void run_wrong(struct wrong *w, bool give)
     weft_sem_deinit(&sem);
 }
 
-TEST(lock_handed_to_a_step_that_does_something_else_is_given_back)
+TEST(lock_handed_to_step_doing_something_else_is_released)
 {
     for (int give = 0; give < 2; give++) {
         EACH_KIND(kind, KINDS)
@@ -1072,7 +1073,7 @@ static void *disturbs(void *arg)
 {
     uint64_t state = check_seed() + 7;
     while (!atomic_load(&over)) {
-        weft_interrupt(disturbed[dice(&state) % (FRAMES + FIBERS)]);
+        weft_fiber_interrupt(disturbed[dice(&state) % (FRAMES + FIBERS)]);
         if (dice(&state) % 64 == 0) { /* one frame and one fiber are cancelled some time */
             weft_cancel(disturbed[dice(&state) % 2 * FRAMES]);
         }
@@ -1118,12 +1119,12 @@ static void run_mixed(struct home *home, bool mutex)
     place_close(&place);
 }
 
-EACH_HOME(counter_guarded_by_a_mutex_is_exact_whoever_gives_up)
+EACH_HOME(mutex_guarded_counter_is_exact_when_waiters_give_up)
 {
     run_mixed(home, true);
 }
 
-EACH_HOME(counter_guarded_by_an_rwlock_is_exact_whoever_gives_up)
+EACH_HOME(rwlock_guarded_counter_is_exact_when_waiters_give_up)
 {
     run_mixed(home, false);
 }

@@ -21,7 +21,7 @@ static enum weft_step returns(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind returning = {.name = "returns", .start = returns};
 
-TEST(a_new_one_is_zeroed_and_may_be_given_back_unused)
+TEST(new_frame_is_zeroed_and_can_be_freed_unused)
 {
     for (int i = 0; i < 3; i++) {
         struct large *large = (struct large *)weft_frame_new(&returning, sizeof *large);
@@ -59,7 +59,7 @@ static enum weft_step next(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind making = {.name = "makes", .start = next};
 
-EACH_HOME(they_go_back_by_themselves)
+EACH_HOME(pool_frames_are_freed_automatically)
 {
     enum { MANY = 8 };
     struct small all[MANY];
@@ -91,7 +91,7 @@ static enum weft_step takes_two(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind taking = {.name = "takes", .start = takes_two};
 
-EACH_HOME(the_next_one_has_the_same_memory)
+EACH_HOME(freed_frame_memory_is_reused_by_next_frame)
 {
     struct small one = {.left = 0};
     weft_frame_init(&one.frame, &taking);
@@ -100,7 +100,7 @@ EACH_HOME(the_next_one_has_the_same_memory)
 }
 
 /* The bottom frame itself may be of the pool, and made by a plain thread. */
-EACH_HOME(a_bottom_frame_goes_back_too)
+EACH_HOME(bottom_frame_from_pool_is_freed)
 {
     for (int i = 0; i < 100; i++) {
         struct small *one = (struct small *)weft_frame_new(&making, sizeof *one);
@@ -151,7 +151,7 @@ static enum weft_step moves(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind mover_kind = {.name = "mover", .start = moves};
 
-TEST(one_may_be_given_back_on_another_worker_than_it_was_taken_on)
+TEST(frame_can_be_freed_on_other_worker_than_allocated)
 {
     enum { MANY = 64 };
     static struct mover all[MANY];
@@ -202,7 +202,7 @@ static enum weft_step calls_again(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind calling_again = {.name = "again", .start = calls_again};
 
-EACH_HOME(a_frame_that_is_done_may_be_used_again)
+EACH_HOME(finished_frame_can_be_reused)
 {
     struct again again = {.left = 100};
     for (int i = 0; i < 3; i++) { /* also as the bottom of another fiber */
@@ -215,7 +215,7 @@ EACH_HOME(a_frame_that_is_done_may_be_used_again)
     }
 }
 
-TEST(it_is_small)
+TEST(frame_size_is_at_most_48_bytes)
 {
     CHECK(sizeof(weft_frame) <= 48);
     CHECK(sizeof(struct weft__task) + sizeof(weft_frame) <= 200);

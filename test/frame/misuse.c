@@ -86,7 +86,7 @@ static enum weft_step returns_after_its_interrupt(weft_frame *f, struct weft_got
     SELF(wrong);
     (void)got;
     (void)weft_frame_await_cond(f, &self->wait, &self->own, WEFT_FOREVER, THEN);
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     return weft_frame_return(f, NULL);
 }
 
@@ -214,29 +214,29 @@ static const struct mistake {
     weft_step_fn step;
     const char *message;
 } mistakes[] = {
-    {sleeps_twice, "frame wrong did two things in one step"},
-    {awaits_twice, "frame wrong did two things in one step"},
-    {returns_after_wait, "frame wrong did two things in one step"},
-    {returns_after_own_wait, "frame wrong did two things in one step"},
-    {returns_after_its_signal, "frame wrong did two things in one step"},
-    {says_after_its_signal, "frame wrong returned something else than what it did"},
-    {returns_after_its_interrupt, "frame wrong did two things in one step"},
-    {throws_after_sleep, "frame wrong did two things in one step"},
-    {says_something_else, "frame wrong returned something else than what it did"},
-    {says_it_waits, "frame wrong returned something else than what it did"},
+    {sleeps_twice, "frame wrong performed two actions in one step"},
+    {awaits_twice, "frame wrong performed two actions in one step"},
+    {returns_after_wait, "frame wrong performed two actions in one step"},
+    {returns_after_own_wait, "frame wrong performed two actions in one step"},
+    {returns_after_its_signal, "frame wrong performed two actions in one step"},
+    {says_after_its_signal, "frame wrong returned a value that does not match its action"},
+    {returns_after_its_interrupt, "frame wrong performed two actions in one step"},
+    {throws_after_sleep, "frame wrong performed two actions in one step"},
+    {says_something_else, "frame wrong returned a value that does not match its action"},
+    {says_it_waits, "frame wrong returned a value that does not match its action"},
     {does_nothing, "frame wrong has neither called, nor waited, nor returned"},
-    {rethrows, "frame wrong has no error to throw again"},
+    {rethrows, "frame wrong has no error to rethrow"},
     {calls_itself, "frame wrong is called while it is in use"},
     {tries_its_caller, "frame outer is called while it is in use"},
-    {calls_two, "frame wrong did two things in one step"},
-    {calls_and_says_it_waits, "frame wrong returned something else than what it did"},
+    {calls_two, "frame wrong performed two actions in one step"},
+    {calls_and_says_it_waits, "frame wrong returned a value that does not match its action"},
     {calls_anothers, "frame bystander is used by two fibers"},
     {waits_with_its_callers, "frame wrong waits with a frame that is not its own"},
     {waits_with_anothers, "frame wrong waits with a frame that is not its own"},
     {returns_anothers, "frame wrong has neither called, nor waited, nor returned"},
     {waits_and_with_anothers, "frame wrong waits with a frame that is not its own"},
-    {selects_and_sleeps, "frame wrong did two things in one step"},
-    {awaits_fd_and_sleeps, "frame wrong did two things in one step"},
+    {selects_and_sleeps, "frame wrong performed two actions in one step"},
+    {awaits_fd_and_sleeps, "frame wrong performed two actions in one step"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
@@ -355,7 +355,7 @@ static void ends_the_group(const struct weft_frame_kind *outer, int joined)
     CHECK_EQ(take_reports(), joined != 0);
 }
 
-TEST(in_a_group_each_is_an_error_that_ends_it_after_all_have_cleaned_up)
+TEST(frame_misuse_in_group_ends_group_after_all_cleanups)
 {
     CHECK_EQ(pipe(some_pipe), 0);
     for (size_t i = 0; i < MISTAKES; i++) {
@@ -364,7 +364,7 @@ TEST(in_a_group_each_is_an_error_that_ends_it_after_all_have_cleaned_up)
     }
 }
 
-TEST(also_if_somebody_has_handled_it)
+TEST(handled_frame_misuse_still_ends_group)
 {
     made = &mistakes[0];
     ends_the_group(&forgiving, 0);
@@ -385,7 +385,7 @@ static void in_a_pool(void *arg)
     weft_join(fiber, NULL, WEFT_FOREVER);
 }
 
-TEST(in_a_pool_it_stops_the_program_with_the_frames_name)
+TEST(frame_misuse_in_pool_aborts_with_frame_name)
 {
     for (size_t i = 0; i < MISTAKES; i++) {
         char err[1024];
@@ -445,7 +445,7 @@ static void wrong_in(const struct weft_frame_kind *kind, int handled)
     CHECK_EQ(take_reports(), 1);
 }
 
-TEST(in_handle_and_in_finally_too)
+TEST(frame_misuse_in_handle_and_finally_is_detected)
 {
     wrong_in(&wrong_in_handle, 1);
     wrong_in(&wrong_in_finally, 0);
@@ -504,7 +504,7 @@ static void run_blocking(void *arg)
     weft_join(home_spawn(&home, &one.frame), NULL, WEFT_FOREVER);
 }
 
-TEST(a_call_that_waits_stops_the_program)
+TEST(blocking_call_in_frame_step_aborts)
 {
     static void (*const all[])(void) = {by_sleep, by_mutex, by_read, by_fd_wait, by_event};
     static char grouped[1];
@@ -527,7 +527,7 @@ static void waits_on_thread(void *arg)
     (void)weft_frame_sleep(&one.frame, 0, THEN);
 }
 
-TEST(a_frame_waits_in_frame_fibers_only)
+TEST(frame_wait_outside_frame_fiber_aborts)
 {
     char err[1024];
     int status = check_child(waits_on_thread, NULL, err, sizeof err);
@@ -544,7 +544,7 @@ static void spawns_twice(void *arg)
     home_spawn(&home, &cast.bystander.frame);
 }
 
-TEST(a_frame_is_the_bottom_of_one_fiber)
+TEST(frame_spawned_in_two_fibers_aborts)
 {
     char err[1024];
     int status = check_child(spawns_twice, NULL, err, sizeof err);

@@ -35,7 +35,7 @@ static enum weft_step part_starts(weft_frame *f, struct weft_got got)
 
 static enum weft_step part_handles(weft_frame *f, const weft_error *error)
 {
-    return weft_frame_throw_for(f, -EPROTO, error, "the part");
+    return weft_frame_throw_from(f, -EPROTO, error, "the part");
 }
 
 static enum weft_step part_finally(weft_frame *f)
@@ -189,12 +189,12 @@ static void run_all(const struct weft_frame_kind *kind)
     }
 }
 
-TEST(each_lack_of_memory_is_an_error_and_nothing_else)
+TEST(frames_survive_failure_of_any_allocation)
 {
     run_all(&running);
 }
 
-TEST(also_of_one_whose_finally_waits)
+TEST(frames_with_waiting_finally_survive_any_failed_allocation)
 {
     run_all(&running_slowly);
 }

@@ -74,7 +74,7 @@ static void all(struct script *children, int n, const char *body, const char *ha
 /* Notes of several threads are in no order: they are not looked at. */
 #define MANY 12
 
-EACH_HOME(it_ends_after_all_children)
+EACH_HOME(frame_scope_close_waits_for_all_children)
 {
     struct script children[MANY];
     for (int n = 0; n <= MANY; n += 6) {
@@ -90,7 +90,7 @@ EACH_HOME(it_ends_after_all_children)
     notes_are(NULL);
 }
 
-EACH_HOME(a_childs_error_is_what_it_answers)
+EACH_HOME(frame_scope_close_returns_error_of_child)
 {
     struct script children[3];
     all(children, 3, "sr", "x", "d");
@@ -102,7 +102,7 @@ EACH_HOME(a_childs_error_is_what_it_answers)
     notes_are(NULL);
 }
 
-EACH_HOME(fail_fast_cancels_the_others_and_their_finallys_may_wait)
+EACH_HOME(fail_fast_cancels_siblings_and_their_finally_can_wait)
 {
     struct script children[MANY];
     all(children, MANY, "s", NULL, "yyd");
@@ -118,7 +118,7 @@ EACH_HOME(fail_fast_cancels_the_others_and_their_finallys_may_wait)
     notes_are(NULL);
 }
 
-EACH_HOME(a_cancel_of_the_scope_reaches_them)
+EACH_HOME(scope_cancel_reaches_frame_children)
 {
     struct script children[MANY];
     weft_future *go;
@@ -139,7 +139,7 @@ EACH_HOME(a_cancel_of_the_scope_reaches_them)
 }
 
 /* Also while the parent waits for something else. */
-EACH_HOME(so_does_its_deadline)
+EACH_HOME(scope_deadline_reaches_frame_children)
 {
     for (int i = 0; i < 2; i++) {
         struct script children[MANY];
@@ -166,7 +166,7 @@ EACH_HOME(so_does_its_deadline)
     notes_are(NULL);
 }
 
-EACH_HOME(a_deadline_in_the_past_takes_no_children)
+EACH_HOME(scope_with_past_deadline_rejects_frame_children)
 {
     struct script child = script("c", "r", NULL, "d");
     struct parent p = parent_of(&child, 1);
@@ -191,7 +191,7 @@ static void ended_parent(struct home *home, bool cancel)
     for (int i = 0; i < MANY; i++) {
         children[i].finally = "yd";
     }
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(p.status, cancel ? -ECANCELED : -EINTR);
     for (int i = 0; i < MANY; i++) {
@@ -200,12 +200,12 @@ static void ended_parent(struct home *home, bool cancel)
     notes_are(NULL);
 }
 
-EACH_HOME(a_parent_that_is_cancelled_cancels_them_and_waits_on)
+EACH_HOME(cancelled_frame_parent_cancels_children_and_keeps_waiting)
 {
     ended_parent(home, true);
 }
 
-EACH_HOME(and_one_that_is_interrupted)
+EACH_HOME(interrupted_frame_parent_cancels_children_and_keeps_waiting)
 {
     ended_parent(home, false);
 }
@@ -222,7 +222,7 @@ static int fails(void *arg)
     return -ENOSPC;
 }
 
-EACH_HOME(children_of_both_kinds_are_alike)
+EACH_HOME(frame_and_stackful_children_behave_alike)
 {
     struct script child = script("c", "yt", NULL, "d");
     struct parent p = parent_of(&child, 1);
@@ -272,7 +272,7 @@ static enum weft_step asks(weft_frame *f, struct weft_got got)
     int err = weft_scope_spawn_frame(&self->inner, NULL, &self->grandchild.frame, NULL);
     CHECK(err == 0 || err == -ETIMEDOUT);
     self->began = err == 0;
-    weft_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed
+    weft_fiber_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed
                             down */
     return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_THEN(inner_closed));
 }
@@ -298,7 +298,7 @@ static void *opens_with_deadline(void *arg)
     return NULL;
 }
 
-EACH_HOME(a_deadline_is_passed_down)
+EACH_HOME(scope_deadline_is_inherited_by_frame_children)
 {
     CHECK_EQ(weft_join(home_spawn_fn(home, opens_with_deadline, NULL), NULL, WEFT_FOREVER), 0);
     notes_are(NULL);
@@ -329,14 +329,14 @@ static void *opens_many(void *arg)
     return NULL;
 }
 
-EACH_HOME(a_fiber_with_a_stack_has_frames_as_children)
+EACH_HOME(stackful_fiber_can_have_frame_children)
 {
     CHECK_EQ(weft_join(home_spawn_fn(home, opens_many, NULL), NULL, WEFT_FOREVER), 0);
     CHECK_EQ(take_reports(), 0);
     notes_are(NULL);
 }
 
-TEST(a_plain_thread_has_them_in_a_pool)
+TEST(plain_thread_can_have_frame_children_in_pool)
 {
     struct home home;
     struct script child = script("c", "syr", NULL, "sd");

@@ -71,7 +71,7 @@ static enum weft_step script_step(weft_frame *f, struct weft_got got)
     case 'y':
         return weft_frame_yield(f, WEFT_THEN(script_step));
     case 'g':
-        return weft_frame_go(f, NULL, WEFT_THEN(script_step));
+        return weft_frame_continue(f, NULL, WEFT_THEN(script_step));
     case 'n':
         return weft_frame_await_future(f, &self->wait, self->failed, WEFT_FOREVER,
                                        WEFT_THEN(script_step));

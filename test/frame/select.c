@@ -91,7 +91,7 @@ static void do_one(struct things *t, int which)
     }
 }
 
-EACH_HOME(each_kind_of_case_may_be_the_one)
+EACH_HOME(each_kind_of_case_ends_frame_select)
 {
     for (int which = 0; which < 5; which++) {
         struct things t;
@@ -108,7 +108,7 @@ EACH_HOME(each_kind_of_case_may_be_the_one)
     }
 }
 
-EACH_HOME(what_is_ready_is_done_at_once)
+EACH_HOME(frame_select_executes_ready_case_immediately)
 {
     static const int ready[] = {2, 3};
     for (int i = 0; i < 2; i++) {
@@ -122,7 +122,7 @@ EACH_HOME(what_is_ready_is_done_at_once)
     }
 }
 
-EACH_HOME(a_point_in_time_is_a_case_and_the_deadline_is_not)
+EACH_HOME(frame_select_distinguishes_time_case_from_deadline)
 {
     struct things t;
     things_open(&t);
@@ -143,7 +143,7 @@ EACH_HOME(a_point_in_time_is_a_case_and_the_deadline_is_not)
     things_close(&t);
 }
 
-EACH_HOME(a_closed_channel_is_a_case)
+EACH_HOME(closed_channel_ends_frame_select)
 {
     struct things t;
     things_open(&t);
@@ -156,7 +156,7 @@ EACH_HOME(a_closed_channel_is_a_case)
     things_close(&t);
 }
 
-EACH_HOME(a_cancel_leaves_all_as_it_was)
+EACH_HOME(cancelled_frame_select_leaves_all_cases_unchanged)
 {
     struct things t;
     things_open(&t);
@@ -198,7 +198,7 @@ static enum weft_step trades(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind trading = {.name = "trader", .start = trades};
 
-EACH_HOME(exactly_one_case_is_done)
+EACH_HOME(frame_select_executes_exactly_one_case)
 {
     enum { DEALS = 2000 };
     weft_chan *chans[2];

@@ -1,11 +1,11 @@
 /* labels: valgrind */
 /* Sleeping and yielding. Of the original's tests:
- *   YieldTest      one_that_yields_lets_others_run
- *   SleepTest      an_interrupt_ends_a_long_sleep, a_groups_stop_ends_the_wait_for_it,
- *                  and_when_it_is_stopping_that_is_a_yield
- * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early); equal deadlines
- * had no order (equal_deadlines_end_in_the_order_in_which_they_began); an interrupt could not be
- * asked for or taken back (an_interrupt_can_be_taken_back).
+ *   YieldTest      yielding_frame_lets_others_run
+ *   SleepTest      interrupt_ends_long_frame_sleep, group_stop_ends_wait_for_stop,
+ *                  wait_for_stop_in_stopping_group_yields
+ * Of its faults: sleeps could end early, by its cached clock (frame_sleep_never_ends_early); equal deadlines
+ * had no order (equal_deadlines_end_in_start_order); an interrupt could not be
+ * asked for or taken back (frame_can_clear_pending_interrupt).
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"
@@ -33,7 +33,7 @@ static void *sets(void *arg)
     return NULL;
 }
 
-EACH_HOME(one_that_yields_lets_others_run)
+EACH_HOME(yielding_frame_lets_others_run)
 {
     atomic_bool flag = false;
     struct yields all[4];
@@ -50,12 +50,12 @@ EACH_HOME(one_that_yields_lets_others_run)
     }
 }
 
-EACH_HOME(an_interrupt_ends_a_long_sleep)
+EACH_HOME(interrupt_ends_long_frame_sleep)
 {
     struct script one = script("one", "st", "r", "d");
     one.until = weft_after(3600 * 1000 * MS);
     weft_fiber fiber = home_waiting(home, &one.frame);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     notes_are("one!interrupt one."); /* and not what would have come next */
 }
@@ -65,26 +65,26 @@ static atomic_bool was_interrupted;
 static enum weft_step takes_it_back(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    if (!weft_interrupted()) {
+    if (!weft_fiber_is_interrupted()) {
         return weft_frame_yield(
             f, WEFT_THEN(takes_it_back)); /* a yield is no wait: it does not deliver it */
     }
-    CHECK(weft_clear_interrupt());
-    CHECK(!weft_interrupted() && !weft_clear_interrupt());
+    CHECK(weft_fiber_clear_interrupt());
+    CHECK(!weft_fiber_is_interrupted() && !weft_fiber_clear_interrupt());
     atomic_store(&was_interrupted, true);
     return weft_frame_sleep(f, weft_after(1000), WEFT_THEN(yields));
 }
 
 static const struct weft_frame_kind taking_back = {.name = "takes", .start = takes_it_back};
 
-EACH_HOME(an_interrupt_can_be_taken_back)
+EACH_HOME(frame_can_clear_pending_interrupt)
 {
     atomic_bool flag = true;
     struct yields one = {.until = &flag};
     atomic_store(&was_interrupted, false);
     weft_frame_init(&one.frame, &taking_back);
     weft_fiber fiber = home_spawn(home, &one.frame);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK(atomic_load(&was_interrupted));
     CHECK_EQ(one.rounds, 1);
@@ -110,7 +110,7 @@ static enum weft_step naps(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind napping = {.name = "naps", .start = naps};
 
-EACH_HOME(no_sleep_ends_early)
+EACH_HOME(frame_sleep_never_ends_early)
 {
     struct naps one = {.left = 200};
     weft_frame_init(&one.frame, &napping);
@@ -144,7 +144,7 @@ static void *sleeps_alike(void *arg)
     return NULL;
 }
 
-TEST(equal_deadlines_end_in_the_order_in_which_they_began)
+TEST(equal_deadlines_end_in_start_order)
 {
     run_in_group(sleeps_alike, NULL);
 }
@@ -177,7 +177,7 @@ static enum weft_step listens(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind listening = {.name = "stops", .start = listens};
 
-TEST(a_groups_stop_ends_the_wait_for_it)
+TEST(group_stop_ends_wait_for_stop)
 {
     struct home home;
     struct stops all[2] = {{.deadline = WEFT_FOREVER, .status = 77},
@@ -196,7 +196,7 @@ TEST(a_groups_stop_ends_the_wait_for_it)
     home_close(&home);
 }
 
-TEST(it_has_a_deadline)
+TEST(wait_for_group_stop_times_out)
 {
     struct home home;
     struct stops one = {.deadline = weft_after(MS)};
@@ -231,7 +231,7 @@ static void *stops_then_waits(void *arg)
     return NULL;
 }
 
-TEST(and_when_it_is_stopping_that_is_a_yield)
+TEST(wait_for_stop_in_stopping_group_yields)
 {
     run_in_group(stops_then_waits, NULL);
 }

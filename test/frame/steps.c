@@ -20,7 +20,7 @@ static enum weft_step count_down(weft_frame *f, struct weft_got got)
         return weft_frame_sleep(f, weft_after(100), WEFT_THEN(count_down));
     }
     return self->left % 2 ? weft_frame_yield(f, WEFT_THEN(count_down))
-                          : weft_frame_go(f, NULL, WEFT_THEN(count_down));
+                          : weft_frame_continue(f, NULL, WEFT_THEN(count_down));
 }
 
 static const struct weft_frame_kind counting = {.name = "counting", .start = count_down};
@@ -51,7 +51,7 @@ static enum weft_step calls(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind calling = {.name = "calling", .start = calls};
 
-TEST(a_frame_calls_another_in_a_group)
+TEST(frame_calls_frame_in_group)
 {
     weft_dispatcher *d;
     weft_group *group;
@@ -71,7 +71,7 @@ TEST(a_frame_calls_another_in_a_group)
     weft_dispatcher_destroy(d);
 }
 
-TEST(and_in_a_pool)
+TEST(frame_calls_frame_in_pool)
 {
     enum { FIBERS = 100 };
     static struct outer outers[FIBERS];

@@ -10,8 +10,8 @@
  *   JoinTest       with and without a deadline
  *   SleepTest      an interrupt ends a long sleep, and the continuation does not run
  * Of its faults: timeouts of 0 and less meant "for ever"
- * (a_deadline_that_has_passed_ends_it_at_once); which waits looked at an interrupt was not one rule
- * (an_interrupt_before_the_wait_is_delivered_by_it).
+ * (past_deadline_ends_frame_wait_immediately); which waits looked at an interrupt was not one rule
+ * (interrupt_before_frame_wait_is_delivered_by_wait).
  */
 #include <sys/socket.h>
 
@@ -51,7 +51,7 @@ struct waiter {
     int status, code, steps, handled, finals;
     atomic_bool waits_again;
     void *value;
-    struct weft_ended_wait ended;
+    struct weft_fiber_ended_wait ended;
     char message[80];
     int ended_err;
     bool again; /* wait once more after an error */
@@ -79,7 +79,7 @@ static enum weft_step handles(weft_frame *f, const weft_error *error)
     SELF(waiter);
     self->handled++;
     self->code = weft_error_code(error);
-    self->ended_err = weft_ended_wait(&self->ended);
+    self->ended_err = weft_fiber_ended_wait(&self->ended);
     snprintf(self->message, sizeof self->message, "%s", weft_error_message(error));
     CHECK_EQ(weft_error_frames(error), 1);
     CHECK_STR(weft_error_frame(error, 0).frame, "waiter");
@@ -210,7 +210,7 @@ static void unpark(struct waiter *w)
     while (!(fiber = atomic_load(&w->self))) {
         sched_yield();
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
 }
 
 static const struct kind kinds[] = {
@@ -306,7 +306,7 @@ static void was_satisfied(const struct waiter *w)
 
 /* --- satisfied ----------------------------------------------------------------------------- */
 
-EACH_HOME(what_is_there_already_is_no_wait)
+EACH_HOME(satisfied_frame_wait_returns_without_waiting)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -328,7 +328,7 @@ EACH_HOME(what_is_there_already_is_no_wait)
 }
 
 /* Also in a fiber that is cancelled: it is no wait. */
-EACH_HOME(nor_does_a_cancel_keep_it_away)
+EACH_HOME(cancelled_frame_still_gets_satisfied_wait)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -351,7 +351,7 @@ EACH_HOME(nor_does_a_cancel_keep_it_away)
     }
 }
 
-EACH_HOME(it_ends_when_a_plain_thread_satisfies_it)
+EACH_HOME(plain_thread_ends_frame_wait)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -370,7 +370,7 @@ static void *satisfies(void *arg)
     return NULL;
 }
 
-EACH_HOME(or_a_fiber)
+EACH_HOME(fiber_ends_frame_wait)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -384,7 +384,7 @@ EACH_HOME(or_a_fiber)
     }
 }
 
-EACH_HOME(or_one_of_another_group)
+EACH_HOME(fiber_of_other_group_ends_frame_wait)
 {
     struct waiter w;
     if (!home->other) {
@@ -413,7 +413,7 @@ static void timed_out(const struct waiter *w)
     }
 }
 
-EACH_HOME(a_timeout_is_a_status_and_of_a_future_an_error)
+EACH_HOME(frame_timeout_is_status_and_for_future_error)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -426,7 +426,7 @@ EACH_HOME(a_timeout_is_a_status_and_of_a_future_an_error)
     }
 }
 
-EACH_HOME(a_deadline_that_has_passed_ends_it_at_once)
+EACH_HOME(past_deadline_ends_frame_wait_immediately)
 {
     const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -5}; /* a bug in debug builds */
     struct waiter w;
@@ -465,7 +465,7 @@ static void what_ended(const struct waiter *w)
     }
 }
 
-EACH_HOME(a_cancel_throws)
+EACH_HOME(cancel_of_frame_wait_throws)
 {
     struct waiter w;
     EACH_KIND(w, kind)
@@ -480,14 +480,14 @@ EACH_HOME(a_cancel_throws)
     }
 }
 
-EACH_HOME(an_interrupt_throws_and_is_gone)
+EACH_HOME(interrupt_of_frame_wait_throws_once)
 {
     struct waiter w;
     EACH_KIND(w, kind)
     {
         w.again = true;
         weft_fiber fiber = home_waiting(home, &w.frame);
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         while (!atomic_load(&w.waits_again)) {
             weft_yield();
         }
@@ -518,7 +518,7 @@ static enum weft_step gate_opened(weft_frame *f, struct weft_got got)
 {
     SELF(gate);
     (void)got;
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     return weft_frame_call(f, self->then, WEFT_THEN(gate_done));
 }
 
@@ -526,7 +526,7 @@ static enum weft_step gate_waits(weft_frame *f, struct weft_got got)
 {
     SELF(gate);
     (void)got;
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     return weft_frame_await_event(f, &self->wait, self->open, WEFT_FOREVER, WEFT_THEN(gate_opened));
 }
 
@@ -562,7 +562,7 @@ static void ended_before(struct home *home, bool cancel)
         weft_frame_init(&gate.frame, &gating);
         weft_frame_init(&w.frame, &waiting_in_gate);
         weft_fiber fiber = home_waiting(home, &gate.frame);
-        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
         weft_event_set(&open);
         close_waiter(&w, fiber);
         CHECK_EQ(w.status, 77);
@@ -571,12 +571,12 @@ static void ended_before(struct home *home, bool cancel)
     }
 }
 
-EACH_HOME(a_cancel_before_the_wait_is_delivered_by_it)
+EACH_HOME(cancel_before_frame_wait_is_delivered_by_wait)
 {
     ended_before(home, true);
 }
 
-EACH_HOME(an_interrupt_before_the_wait_is_delivered_by_it)
+EACH_HOME(interrupt_before_frame_wait_is_delivered_by_wait)
 {
     ended_before(home, false);
 }

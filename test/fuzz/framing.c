@@ -9,7 +9,7 @@
 struct machine {
     int kind;
     weft_line line;
-    weft_length length;
+    weft_length_prefix length;
     weft_resp resp;
 };
 
@@ -19,13 +19,13 @@ static void init(struct machine *m, uint8_t how)
     how /= 3;
     weft_line_init(&m->line,
                    &(struct weft_line_opts){.end = (enum weft_line_end)(how % 3), .max = 16});
-    struct weft_length_opts opts = {.bytes = 1u << (how & 3),
-                                    .little_endian = how & 4,
-                                    .offset = how >> 3 & 1,
-                                    .body_offset = how & 16 ? 12 : 0,
-                                    .whole_frame = (how & 48) == 32,
-                                    .max = 40};
-    fuzz_require(weft_length_init(&m->length, &opts) == 0);
+    struct weft_length_prefix_opts opts = {.bytes = 1u << (how & 3),
+                                           .little_endian = how & 4,
+                                           .offset = how >> 3 & 1,
+                                           .body_offset = how & 16 ? 12 : 0,
+                                           .whole_frame = (how & 48) == 32,
+                                           .max = 40};
+    fuzz_require(weft_length_prefix_init(&m->length, &opts) == 0);
     weft_resp_init(&m->resp, &(struct weft_resp_opts){.depth_max = 3,
                                                       .count_max = 9,
                                                       .line_max = 24,
@@ -49,7 +49,7 @@ static ssize_t next(struct machine *m, const void *data, size_t len, uint64_t *s
     struct weft_framed frame = {NULL, 0};
     struct weft_resp_item item = {.bytes = NULL};
     ssize_t n = m->kind == 0   ? weft_line_next(&m->line, data, len, &frame)
-                : m->kind == 1 ? weft_length_next(&m->length, data, len, &frame)
+                : m->kind == 1 ? weft_length_prefix_next(&m->length, data, len, &frame)
                                : weft_resp_next(&m->resp, data, len, &item);
     fuzz_require(n <= (ssize_t)len && (n >= 0 || n == -EMSGSIZE || n == -EBADMSG));
     if (n > 0) {
@@ -92,17 +92,17 @@ static uint64_t run(uint8_t how, const uint8_t *data, size_t len, size_t piece)
     return sum;
 }
 
-/* The input as a body: what weft_length_write makes can be read. */
+/* The input as a body: what weft_length_prefix_write makes can be read. */
 static void write_and_read(uint8_t how, const uint8_t *body, size_t len)
 {
     struct machine m;
     struct weft_framed out;
     uint8_t *frame = calloc(1, len + 64);
     init(&m, how);
-    ssize_t before = weft_length_write(&m.length, frame, len);
+    ssize_t before = weft_length_prefix_write(&m.length, frame, len);
     if (before >= 0) {
         memcpy(frame + before, body, len);
-        fuzz_require(weft_length_next(&m.length, frame, (size_t)before + len, &out) ==
+        fuzz_require(weft_length_prefix_next(&m.length, frame, (size_t)before + len, &out) ==
                      before + (ssize_t)len);
         fuzz_require(memcmp(out.bytes + out.len - len, body, len) == 0);
     } else {

@@ -1,5 +1,5 @@
 /* Thread-locals and errno under forced migration: fibers that go from worker to worker with
- * weft_switch_to, each time between a failed call and the look at its errno.
+ * weft_fiber_migrate, each time between a failed call and the look at its errno.
  *
  * The rule for code like this is in docs/thread-locals.md: a thread-local, errno and pthread_self()
  * are read in a function of their own that is never inlined and that the compiler cannot see
@@ -85,7 +85,7 @@ static void learn(int worker)
 static void *learn_main(void *arg)
 {
     for (int worker = 0; worker < WORKERS; worker++) {
-        CHECK_EQ(weft_switch_to(play.pool, worker), 0);
+        CHECK_EQ(weft_fiber_migrate(play.pool, worker), 0);
         learn(worker);
     }
     return arg;
@@ -116,7 +116,7 @@ __attribute__((noinline)) static void probe_errno(long n, int to)
 {
     int expected = fail(n);
     CHECK_EQ(read_errno(), expected);
-    CHECK_EQ(weft_switch_to(play.pool, to), 0);
+    CHECK_EQ(weft_fiber_migrate(play.pool, to), 0);
     CHECK_EQ(read_errno(), expected);
     weft_yield();
     CHECK_EQ(read_errno(), expected);
@@ -129,7 +129,7 @@ __attribute__((noinline)) void probe_worker(int to)
     CHECK_EQ(play.tids[before], syscall(SYS_gettid));
     CHECK_EQ(*local_worker(), before);
     CHECK(pthread_equal(this_thread(), play.threads[before]));
-    CHECK_EQ(weft_switch_to(play.pool, to), 0);
+    CHECK_EQ(weft_fiber_migrate(play.pool, to), 0);
     int after = weft_worker_self();
     CHECK_EQ(after, to);
     CHECK_EQ(play.tids[after], syscall(SYS_gettid));
@@ -141,7 +141,7 @@ __attribute__((noinline)) void probe_worker(int to)
 static void *bounce(void *arg)
 {
     int number = (int)(intptr_t)arg, at = number % WORKERS;
-    CHECK_EQ(weft_switch_to(play.pool, at), 0);
+    CHECK_EQ(weft_fiber_migrate(play.pool, at), 0);
     for (long n = 0; n < play.each; n += 2) {
         at = (at + 1 + (int)(n / 2 % (WORKERS - 1))) % WORKERS;
         probe_errno(n / 2 + number, at);
@@ -152,7 +152,7 @@ static void *bounce(void *arg)
     return NULL;
 }
 
-TEST(errno_and_thread_locals_are_right_after_every_forced_migration)
+TEST(errno_and_thread_locals_are_correct_after_forced_migration)
 {
     weft_fiber fibers[FIBERS];
     const char *text = getenv("WEFT_MIGRATIONS");
@@ -201,7 +201,7 @@ static void *drift(void *arg)
     return arg;
 }
 
-TEST(errno_and_thread_locals_are_right_wherever_a_fiber_drifts)
+TEST(errno_and_thread_locals_are_correct_after_random_migration)
 {
     weft_fiber fibers[FIBERS];
     struct weft_pool_opts opts = {.name = "drift", .workers = WORKERS, .ring_slots = 4};

@@ -39,7 +39,7 @@ static pid_t lasting_child(void)
     return pid;
 }
 
-IN_FIBER(a_child_is_waited_for)
+IN_FIBER(hooked_waitpid_waits_for_child)
 {
     int status;
     struct rusage usage = {0};
@@ -59,7 +59,7 @@ IN_FIBER(a_child_is_waited_for)
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-IN_FIBER(any_child_is_waited_for)
+IN_FIBER(hooked_wait_waits_for_any_child)
 {
     int status;
     pid_t pid = child(7);
@@ -74,7 +74,7 @@ IN_FIBER(any_child_is_waited_for)
     CHECK_FAILS(waitpid(pid, &status, 0x40000), EINVAL);
 }
 
-IN_FIBER(a_stop_is_seen)
+IN_FIBER(hooked_waitpid_reports_stop_and_continue)
 {
     int status;
     pid_t pid = lasting_child();
@@ -88,7 +88,7 @@ IN_FIBER(a_stop_is_seen)
     CHECK_EQ(waitpid(pid, &status, 0), pid);
 }
 
-IN_FIBER(waitid_waits)
+IN_FIBER(hooked_waitid_waits)
 {
     siginfo_t info = {0};
     pid_t pid = child(10);
@@ -104,7 +104,7 @@ IN_FIBER(waitid_waits)
 }
 
 /* One that does not block, by the user's wish. */
-IN_FIBER(a_pidfd_may_not_block)
+IN_FIBER(hooked_waitid_on_nonblocking_pidfd_returns_eagain)
 {
     siginfo_t info = {0};
     pid_t pid = lasting_child();
@@ -132,11 +132,11 @@ static void *kills(void *arg)
     return NULL;
 }
 
-IN_FIBER(others_run_meanwhile)
+IN_FIBER(other_fibers_run_during_hooked_waitpid)
 {
     int status;
     weft_fiber fiber;
-    if (!weft_hook_active()) {
+    if (!weft_hook_is_active()) {
         return;
     }
     pid_t pid = lasting_child();

@@ -40,7 +40,7 @@ static void call(void *arg)
     CHECK_EQ(close(fd), 0);
 }
 
-IN_FIBER(accept_waits_and_the_mode_looks_untouched)
+IN_FIBER(hooked_accept_waits_and_hides_nonblocking_mode)
 {
     struct sockaddr_in addr, peer_addr;
     char buf[4];
@@ -104,7 +104,7 @@ static void accept_one(void *arg)
 }
 
 /* The listener is non-blocking by the hooks, and a thread that accepts there must not notice. */
-IN_FIBER(a_thread_waits_at_a_fibers_listener)
+IN_FIBER(thread_accept_on_listener_used_by_fiber_waits)
 {
     struct sockaddr_in addr;
     struct hooked_peer peer, caller;
@@ -130,7 +130,7 @@ IN_FIBER(a_thread_waits_at_a_fibers_listener)
 }
 
 /* And where no fiber was, its call is the plain one: its time passes once. */
-TEST(a_threads_own_listener_times_out_once)
+TEST(thread_accept_timeout_elapses_once)
 {
     struct sockaddr_in addr;
     int fd = listener(&addr, 5);
@@ -149,7 +149,7 @@ TEST(a_threads_own_listener_times_out_once)
     close(fd);
 }
 
-IN_FIBER(connect_succeeds_or_says_why)
+IN_FIBER(hooked_connect_succeeds_or_fails_with_errno)
 {
     struct sockaddr_in addr;
     int fd = listener(&addr, 5), client = tcp();
@@ -184,7 +184,7 @@ static int fill(const struct sockaddr_in *addr, int fds[8])
     return n;
 }
 
-IN_FIBER(connect_takes_no_longer_than_allowed)
+IN_FIBER(hooked_connect_honours_timeouts)
 {
     struct sockaddr_in addr;
     int fds[8], fd = listener(&addr, 0);
@@ -196,7 +196,7 @@ IN_FIBER(connect_takes_no_longer_than_allowed)
     CHECK_FAILS(connect(client, (struct sockaddr *)&addr, sizeof addr), EINPROGRESS);
     CHECK(hooked_since(start) >= 0.049 && hooked_since(start) < 30);
     close(client);
-    if (weft_hook_active()) {
+    if (weft_hook_is_active()) {
         client = tcp();
         CHECK_EQ(weft_hook_connect_timeout(50000000), 0);
         start = weft_now();
@@ -221,7 +221,7 @@ static void accept_two(void *arg)
     }
 }
 
-IN_FIBER(a_unix_connect_waits_for_room)
+IN_FIBER(hooked_unix_connect_waits_for_backlog)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa_family_t);

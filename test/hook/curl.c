@@ -103,7 +103,7 @@ static void *gives_up(void *arg)
     return arg;
 }
 
-TEST(fibers_fetch_together)
+TEST(fibers_fetch_concurrently_through_libcurl)
 {
     CHECK_EQ(curl_global_init(CURL_GLOBAL_ALL), 0);
     start();

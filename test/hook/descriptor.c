@@ -26,7 +26,7 @@ static void pair(int ends[2])
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 }
 
-IN_FIBER(copies_are_what_they_are_copies_of)
+IN_FIBER(hooked_dup_shares_fd_state)
 {
     int ends[2], pipes[2];
     pair(ends);
@@ -56,7 +56,7 @@ IN_FIBER(copies_are_what_they_are_copies_of)
 }
 
 /* A number that was closed past the hooks, as fclose does it, and has come again. */
-IN_FIBER(a_number_that_came_again_is_what_it_is_now)
+IN_FIBER(fd_reused_after_unhooked_close_is_reclassified)
 {
     int ends[2], pipes[2];
     char buf[8];
@@ -111,7 +111,7 @@ static void *types(void *arg)
 }
 
 /* A file's number that is a terminal's now: others run while it is waited for. */
-IN_FIBER(a_files_number_came_again)
+IN_FIBER(terminal_with_reused_file_fd_does_not_block_worker)
 {
     char buf[8];
     weft_fiber fiber;
@@ -124,13 +124,13 @@ IN_FIBER(a_files_number_came_again)
         CHECK_EQ(syscall(SYS_dup3, slave, number, 0), number);
         syscall(SYS_close, slave);
     }
-    if (weft_hook_active()) {
+    if (weft_hook_is_active()) {
         CHECK_EQ(weft_spawn(&fiber, types, &master, NULL), 0);
     } else {
         types(&master);
     }
     CHECK_EQ(read(number, buf, sizeof buf), 2);
-    if (weft_hook_active()) {
+    if (weft_hook_is_active()) {
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     }
     CHECK_FAILS(pread(number, buf, 1, 0), ESPIPE);
@@ -146,11 +146,11 @@ static void *reads(void *arg)
 }
 
 /* Where a thread would go on waiting, a fiber is told. */
-IN_FIBER(close_ends_waits)
+IN_FIBER(hooked_close_ends_waits)
 {
     int ends[2];
     weft_fiber fiber;
-    if (!weft_hook_active()) {
+    if (!weft_hook_is_active()) {
         return;
     }
     for (int by_copy = 0; by_copy < 2; by_copy++) {
@@ -178,7 +178,7 @@ __attribute__((noinline)) static pid_t vfork_and_close(int fd, int end)
     return pid;
 }
 
-IN_FIBER(a_child_of_vfork_changes_nothing_here)
+IN_FIBER(close_in_vfork_child_leaves_parent_state)
 {
     int ends[2], status;
     pair(ends);
@@ -192,7 +192,7 @@ IN_FIBER(a_child_of_vfork_changes_nothing_here)
 }
 
 /* A forked child is one plain thread. */
-IN_FIBER(a_forked_child_has_plain_calls)
+IN_FIBER(forked_child_makes_plain_calls)
 {
     int ends[2], status;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -201,7 +201,7 @@ IN_FIBER(a_forked_child_has_plain_calls)
     pid_t pid = fork();
     if (pid == 0) {
         char c;
-        bool right = !weft_hook_active() && pthread_mutex_lock(&mutex) == 0 &&
+        bool right = !weft_hook_is_active() && pthread_mutex_lock(&mutex) == 0 &&
                      pthread_mutex_unlock(&mutex) == 0 && read(ends[0], &c, 1) == 1 &&
                      usleep(1000) == 0 && close(ends[0]) == 0;
         _exit(right ? 0 : 1);

@@ -42,21 +42,21 @@ static bool lets_others_run(_Atomic(int) *turns)
     return *turns != before;
 }
 
-IN_FIBER(hooks_are_switched_per_fiber_and_thread)
+IN_FIBER(hooks_are_enabled_per_fiber_and_thread)
 {
     _Atomic(int) turns = 0;
     weft_fiber fiber;
-    CHECK(weft_hook_loaded());
-    CHECK(weft_hook_active());
+    CHECK(weft_hook_is_loaded());
+    CHECK(weft_hook_is_active());
     CHECK_EQ(weft_spawn(&fiber, yields, &turns, NULL), 0);
     CHECK(lets_others_run(&turns));
     CHECK(weft_hook_enable(false));
-    CHECK(!weft_hook_active());
+    CHECK(!weft_hook_is_active());
     CHECK(!lets_others_run(&turns));
     CHECK(!weft_hook_enable(true));
     CHECK(lets_others_run(&turns));
     CHECK(weft_hook_enable_thread(false));
-    CHECK(!weft_hook_active());
+    CHECK(!weft_hook_is_active());
     CHECK(!lets_others_run(&turns));
     CHECK(!weft_hook_enable_thread(true));
     CHECK(lets_others_run(&turns));
@@ -64,9 +64,9 @@ IN_FIBER(hooks_are_switched_per_fiber_and_thread)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
 }
 
-TEST(a_plain_thread_has_plain_calls)
+TEST(plain_thread_makes_plain_calls)
 {
-    CHECK(!weft_hook_active());
+    CHECK(!weft_hook_is_active());
     CHECK(!weft_hook_enable(true));
     struct timespec time = {.tv_nsec = 1};
     CHECK_EQ(nanosleep(&time, NULL), 0);
@@ -104,7 +104,7 @@ static void *calls(void *arg)
     return arg;
 }
 
-TEST(a_fiber_is_bound_by_its_first_call)
+TEST(first_hooked_call_binds_fiber_to_worker)
 {
     CHECK_EQ(weft_run(calls, NULL, NULL, &(struct weft_pool_opts){.workers = 4}), 0);
 }
@@ -121,7 +121,7 @@ static void *stays(void *arg)
     return NULL;
 }
 
-TEST(hooked_fibers_are_spread)
+TEST(hooked_fibers_are_balanced_over_workers)
 {
     enum { N = 40, WORKERS = 4 };
     _Atomic(int) on[WORKERS] = {0};
@@ -155,7 +155,7 @@ static void *here(void *arg)
 }
 
 /* The caller is away: nobody would run what is put there. */
-TEST(hooked_fibers_avoid_an_absent_caller)
+TEST(hooked_fibers_avoid_absent_caller)
 {
     weft_pool *pool;
     int at = -1;
@@ -187,7 +187,7 @@ static void *computes(void *arg)
     return arg;
 }
 
-TEST(a_compute_pool_makes_the_plain_call)
+TEST(compute_pool_fiber_makes_plain_calls)
 {
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};
     CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
@@ -206,7 +206,7 @@ static enum weft_step steps(weft_frame *f, struct weft_got got)
     char c = 0;
     struct timespec time = {.tv_nsec = 1000};
     (void)got;
-    CHECK(!weft_hook_active());
+    CHECK(!weft_hook_is_active());
     CHECK_EQ(nanosleep(&time, NULL), 0);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     CHECK_EQ(send(ends[0], "x", 1, 0), 1);
@@ -221,7 +221,7 @@ static enum weft_step steps(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind stepping = {.name = "stepping", .start = steps};
 
-IN_FIBER(a_step_makes_plain_calls)
+IN_FIBER(frame_step_makes_plain_calls)
 {
     int ends[2];
     char c = 0;
@@ -253,7 +253,7 @@ static void *sleeps_in_group(void *arg)
     return NULL;
 }
 
-TEST(fibers_of_a_dispatcher_wait_too)
+TEST(dispatcher_fibers_wait_in_hooked_calls)
 {
     weft_dispatcher *dispatcher;
     weft_group *group;
@@ -274,7 +274,7 @@ TEST(fibers_of_a_dispatcher_wait_too)
 
 /* --- what they cost --------------------------------------------------------------------------- */
 
-IN_FIBER(what_is_ready_allocates_nothing)
+IN_FIBER(hooked_calls_on_ready_fd_allocate_nothing)
 {
     int ends[2], pipes[2];
     char buf[8] = "abcdefg";
@@ -327,7 +327,7 @@ static void *waits_for_ever(void *arg)
     return arg;
 }
 
-IN_FIBER(a_cancel_ends_calls)
+IN_FIBER(cancel_ends_hooked_calls)
 {
     weft_fiber fiber;
     CHECK_EQ(weft_spawn(&fiber, waits_for_ever, NULL, NULL), 0);
@@ -351,7 +351,7 @@ static void tell(int number)
 }
 
 /* A handler that writes into a pipe, as they do, at any moment of a fiber's life. */
-IN_FIBER(a_handler_may_write)
+IN_FIBER(signal_handler_may_write_to_pipe)
 {
     struct sigaction act = {.sa_handler = tell, .sa_flags = SA_RESTART};
     char c;

@@ -73,7 +73,7 @@ __attribute__((unused)) static void hooked_run(weft_fn fn, enum weft_driver driv
 __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)
 {
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {
-        if (weft_hook_loaded() ? drivers_have((enum weft_driver)i) : i != WEFT_DRIVER_URING) {
+        if (weft_hook_is_loaded() ? drivers_have((enum weft_driver)i) : i != WEFT_DRIVER_URING) {
             printf("  on %s\n", drivers_names[i]);
             fflush(stdout);
             hooked_run(fn, (enum weft_driver)i);

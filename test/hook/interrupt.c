@@ -15,7 +15,7 @@ static int ends[2];
 /* Both at once, while the waiter waits: there is one worker, and this fiber runs on it. */
 static void *interrupts_and_writes(void *arg)
 {
-    CHECK_EQ(weft_interrupt(waiter), 0);
+    CHECK_EQ(weft_fiber_interrupt(waiter), 0);
     if (arg) {
         CHECK_EQ(write(ends[1], "x", 1), 1);
     }
@@ -31,14 +31,14 @@ static void begin(bool writes)
 
 static void is_left(void)
 {
-    CHECK(weft_interrupted());
+    CHECK(weft_fiber_is_interrupted());
     CHECK_EQ(weft_sleep(1000), -EINTR);
-    CHECK(!weft_interrupted());
+    CHECK(!weft_fiber_is_interrupted());
     close(ends[0]);
     close(ends[1]);
 }
 
-IN_FIBER(poll_that_finds_something_keeps_the_interrupt)
+IN_FIBER(successful_poll_keeps_interrupt_pending)
 {
     begin(true);
     struct pollfd one = {.fd = ends[0], .events = POLLIN};
@@ -46,7 +46,7 @@ IN_FIBER(poll_that_finds_something_keeps_the_interrupt)
     is_left();
 }
 
-IN_FIBER(poll_of_two_that_finds_something_keeps_the_interrupt)
+IN_FIBER(successful_poll_of_two_keeps_interrupt_pending)
 {
     begin(true);
     struct pollfd two[] = {{.fd = ends[0], .events = POLLIN}, {.fd = ends[1], .events = POLLIN}};
@@ -54,7 +54,7 @@ IN_FIBER(poll_of_two_that_finds_something_keeps_the_interrupt)
     is_left();
 }
 
-IN_FIBER(select_that_finds_something_keeps_the_interrupt)
+IN_FIBER(successful_select_keeps_interrupt_pending)
 {
     begin(true);
     fd_set in;
@@ -64,7 +64,7 @@ IN_FIBER(select_that_finds_something_keeps_the_interrupt)
     is_left();
 }
 
-IN_FIBER(a_receive_of_a_part_keeps_the_interrupt)
+IN_FIBER(partial_recv_keeps_interrupt_pending)
 {
     char bytes[8];
     begin(false);
@@ -73,7 +73,7 @@ IN_FIBER(a_receive_of_a_part_keeps_the_interrupt)
     is_left();
 }
 
-IN_FIBER(a_send_of_a_part_keeps_the_interrupt)
+IN_FIBER(partial_send_keeps_interrupt_pending)
 {
     char *bytes = calloc(1, MANY);
     CHECK(bytes);
@@ -84,7 +84,7 @@ IN_FIBER(a_send_of_a_part_keeps_the_interrupt)
     free(bytes);
 }
 
-IN_FIBER(a_write_of_a_part_to_a_pipe_keeps_the_interrupt)
+IN_FIBER(partial_pipe_write_keeps_interrupt_pending)
 {
     char *bytes = calloc(1, MANY);
     int pipes[2];
@@ -100,12 +100,12 @@ IN_FIBER(a_write_of_a_part_to_a_pipe_keeps_the_interrupt)
 }
 
 /* Nothing was moved: the call itself fails, and nothing is left. */
-IN_FIBER(a_receive_of_nothing_ends_with_the_interrupt)
+IN_FIBER(recv_of_nothing_returns_eintr_and_clears_interrupt)
 {
     char byte;
     begin(false);
     CHECK_FAILS(recv(ends[0], &byte, 1, 0), EINTR);
-    CHECK(!weft_interrupted());
+    CHECK(!weft_fiber_is_interrupted());
     close(ends[0]);
     close(ends[1]);
 }

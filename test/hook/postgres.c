@@ -107,7 +107,7 @@ static void crowd(enum weft_driver driver)
     CHECK(query >= 0.2);
 }
 
-TEST(a_hundred_fibers_of_one_worker_sleep_together_in_the_server)
+TEST(hundred_fibers_run_libpq_queries_concurrently)
 {
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {

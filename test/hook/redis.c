@@ -77,7 +77,7 @@ static void *times_out(void *arg)
     return arg;
 }
 
-TEST(fibers_talk_to_redis_together)
+TEST(fibers_use_hiredis_concurrently)
 {
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {

@@ -25,7 +25,7 @@ static const char *name_of_loopback(void)
     return name;
 }
 
-IN_FIBER(addresses_are_found)
+IN_FIBER(hooked_getaddrinfo_and_getnameinfo_resolve)
 {
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
     CHECK_EQ(getaddrinfo("localhost", "80", &hints, &found), 0);
@@ -47,7 +47,7 @@ IN_FIBER(addresses_are_found)
     CHECK_EQ(getaddrinfo(NULL, NULL, &hints, &found), EAI_NONAME);
 }
 
-IN_FIBER(hosts_are_found)
+IN_FIBER(hooked_gethostbyname_resolves)
 {
     const struct hostent *host = gethostbyname("localhost");
     CHECK(host != NULL);
@@ -80,11 +80,11 @@ static void *asks(void *arg)
 }
 
 /* The static answer is each fiber's own. */
-IN_FIBER(an_answer_stays)
+IN_FIBER(gethostbyname_result_is_per_fiber)
 {
     static char names[8][24];
     weft_fiber fibers[8];
-    if (!weft_hook_active()) {
+    if (!weft_hook_is_active()) {
         return;
     }
     for (int i = 0; i < 8; i++) {

@@ -6,7 +6,7 @@
 
 #define MS 1000000L
 
-IN_FIBER(sleeps_last_as_long_as_asked)
+IN_FIBER(hooked_sleeps_last_requested_time)
 {
     struct timespec time = {.tv_nsec = 30 * MS};
     int64_t start = weft_now();
@@ -22,7 +22,7 @@ IN_FIBER(sleeps_last_as_long_as_asked)
     CHECK_EQ(sleep(0), 0);
 }
 
-IN_FIBER(absolute_times_are_kept)
+IN_FIBER(hooked_absolute_sleeps_end_at_their_time)
 {
     static const clockid_t clocks[] = {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME};
     for (unsigned i = 0; i < 3; i++) {
@@ -40,7 +40,7 @@ IN_FIBER(absolute_times_are_kept)
     CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &past, NULL), 0);
 }
 
-IN_FIBER(bad_times_are_refused)
+IN_FIBER(hooked_sleep_with_bad_time_is_einval)
 {
     struct timespec wide = {.tv_nsec = 1000000000}, negative = {.tv_sec = -1};
     CHECK_FAILS(nanosleep(&wide, NULL), EINVAL);
@@ -53,13 +53,13 @@ IN_FIBER(bad_times_are_refused)
 
 static void interrupt(void *arg)
 {
-    weft_interrupt(*(weft_fiber *)arg);
+    weft_fiber_interrupt(*(weft_fiber *)arg);
 }
 
 /* Only a fiber's sleep knows what an interrupt is. */
-IN_FIBER(an_interrupt_leaves_the_rest)
+IN_FIBER(interrupted_hooked_sleep_returns_remaining_time)
 {
-    if (!weft_hook_active()) {
+    if (!weft_hook_is_active()) {
         return;
     }
     weft_fiber self = weft_self();
@@ -87,10 +87,10 @@ static void *sleeps_for_ever(void *arg)
     return arg;
 }
 
-IN_FIBER(a_cancel_ends_sleeps)
+IN_FIBER(cancel_ends_hooked_sleeps)
 {
     weft_fiber fiber;
-    if (weft_hook_active()) {
+    if (weft_hook_is_active()) {
         CHECK_EQ(weft_spawn(&fiber, sleeps_for_ever, NULL, NULL), 0);
         weft_yield();
         CHECK_EQ(weft_cancel(fiber), 0);
@@ -105,10 +105,10 @@ static void *sleeps(void *arg)
     return arg;
 }
 
-IN_FIBER(fibers_sleep_together)
+IN_FIBER(fibers_sleep_concurrently_in_hooked_calls)
 {
     weft_fiber fibers[100];
-    if (!weft_hook_active()) {
+    if (!weft_hook_is_active()) {
         return;
     }
     int64_t start = weft_now();

@@ -45,7 +45,7 @@ static int tcp_listener(struct sockaddr_in *addr)
     return fd;
 }
 
-IN_FIBER(every_way_to_receive_waits)
+IN_FIBER(every_hooked_receive_call_waits)
 {
     int ends[2];
     char buf[16];
@@ -86,7 +86,7 @@ static void shut(void *arg)
     CHECK_EQ(shutdown(*(int *)arg, SHUT_WR), 0);
 }
 
-IN_FIBER(the_end_is_seen)
+IN_FIBER(hooked_recv_returns_end_of_file)
 {
     int ends[2];
     char buf[4];
@@ -130,7 +130,7 @@ static void send_in_parts(void *arg)
     }
 }
 
-IN_FIBER(waitall_waits_for_all)
+IN_FIBER(hooked_recv_waitall_waits_for_all_bytes)
 {
     int ends[2];
     char buf[8], more[8];
@@ -166,7 +166,7 @@ static void tcp_pair(int ends[2])
 
 /* What is there stays, and the call ends where a plain one would: at once, or when the socket's
  * time is over. */
-IN_FIBER(a_look_at_all_ends_too)
+IN_FIBER(hooked_recv_peek_waitall_ends_as_plain_call)
 {
     int ends[2], on = 1;
     char buf[8];
@@ -204,7 +204,7 @@ static void receive_all(void *arg)
     CHECK_EQ(n, 0);
 }
 
-IN_FIBER(every_way_to_send_sends_all)
+IN_FIBER(every_hooked_send_call_sends_all_bytes)
 {
     enum { N = 900000 };
     int ends[2];
@@ -247,7 +247,7 @@ static void post(void *arg)
     }
 }
 
-IN_FIBER(datagrams_come_one_by_one_and_in_lots)
+IN_FIBER(hooked_datagrams_arrive_singly_and_in_batches)
 {
     struct sockaddr_in here, there, from;
     char buf[4][16];
@@ -281,7 +281,7 @@ IN_FIBER(datagrams_come_one_by_one_and_in_lots)
     }
     CHECK_FAILS(recvmmsg(fd, many, 4, MSG_DONTWAIT, NULL), EAGAIN);
 #ifdef __aarch64__
-    bool timed = weft_hook_active(); /* qemu's own call takes no notice of the time */
+    bool timed = weft_hook_is_active(); /* qemu's own call takes no notice of the time */
 #else
     bool timed = true;
 #endif
@@ -302,7 +302,7 @@ IN_FIBER(datagrams_come_one_by_one_and_in_lots)
 }
 
 /* A send that connects as well: at first with a cookie to ask for, so that it has to wait. */
-IN_FIBER(a_send_may_connect)
+IN_FIBER(hooked_fast_open_send_connects)
 {
     enum { N = 300000 };
     struct sockaddr_in addr;
@@ -347,7 +347,7 @@ IN_FIBER(a_send_may_connect)
     free(all);
 }
 
-IN_FIBER(descriptors_are_passed)
+IN_FIBER(hooked_sendmsg_passes_descriptors)
 {
     int ends[2], pipes[2], got;
     char byte = 'x', room[CMSG_SPACE(sizeof(int))] = {0};
@@ -386,7 +386,7 @@ static void does_not_block(int fd, bool is)
     }
 }
 
-IN_FIBER(the_users_wish_counts)
+IN_FIBER(nonblocking_mode_set_by_user_is_respected)
 {
     int ends[2], on = 1, off = 0;
     char c;
@@ -424,7 +424,7 @@ static void limit(int fd, int option, long us)
     CHECK(back.tv_sec == time.tv_sec && back.tv_usec >= time.tv_usec);
 }
 
-IN_FIBER(a_receive_timeout_is_eagain)
+IN_FIBER(hooked_receive_timeout_returns_eagain)
 {
     int ends[2];
     char buf[8];
@@ -445,7 +445,7 @@ IN_FIBER(a_receive_timeout_is_eagain)
     close_pair(ends);
 }
 
-IN_FIBER(a_send_timeout_tells_how_much_went)
+IN_FIBER(hooked_send_timeout_returns_bytes_sent)
 {
     enum { N = 4 << 20 };
     int ends[2];
@@ -472,7 +472,7 @@ static void signal_then_send(void *arg)
 {
     /* A hooked call is restarted though the handler does not ask for it. */
     struct sigaction act = {.sa_handler = on_signal,
-                            .sa_flags = weft_hook_loaded() ? 0 : SA_RESTART};
+                            .sa_flags = weft_hook_is_loaded() ? 0 : SA_RESTART};
     sigaction(SIGUSR1, &act, NULL);
     for (int i = 0; i < 20; i++) {
         kill(getpid(), SIGUSR1);
@@ -482,7 +482,7 @@ static void signal_then_send(void *arg)
     send_hello(arg);
 }
 
-IN_FIBER(a_signal_ends_no_wait)
+IN_FIBER(signal_does_not_end_hooked_wait)
 {
     int ends[2];
     char buf[8];

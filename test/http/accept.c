@@ -7,18 +7,18 @@
 
 enum { WORKERS = 3 };
 
-static int say_worker(weft_http *x, void *arg)
+static int say_worker(weft_http *req, void *arg)
 {
     char text[16];
     (void)arg;
-    return weft_http_answer(x, 200, NULL, text,
-                            (size_t)snprintf(text, sizeof text, "%d", weft_worker_self()));
+    return weft_http_respond(req, 200, NULL, text,
+                             (size_t)snprintf(text, sizeof text, "%d", weft_worker_self()));
 }
 
-static void begin(struct served *s, enum weft_driver driver, enum weft_http_spread spread)
+static void begin(struct served *s, enum weft_driver driver, enum weft_http_balance balance)
 {
     served_make(s, driver, WORKERS,
-                &(struct weft_http_server_opts){.spread = spread, .limits.requests = 1000000000});
+                &(struct weft_http_server_opts){.balance = balance, .limits.requests = 1000000000});
     served_route(s, "GET", "/", say_worker);
     served_listen(s);
 }
@@ -48,41 +48,42 @@ static void spread_of(struct served *s, int n, int counts[WORKERS])
     }
 }
 
-EACH_DRIVER(an_acceptor_spreads_connections)
+EACH_DRIVER(acceptor_balances_connections_by_policy)
 {
     struct served s;
     int counts[WORKERS];
-    begin(&s, driver, WEFT_HTTP_ROUND_ROBIN);
+    begin(&s, driver, WEFT_HTTP_BALANCE_ROUND_ROBIN);
     spread_of(&s, 30, counts);
     for (int i = 0; i < WORKERS; i++) {
         CHECK_EQ(counts[i], 10);
     }
     served_end(&s);
-    begin(&s, driver, WEFT_HTTP_LEAST);
+    begin(&s, driver, WEFT_HTTP_BALANCE_LEAST);
     spread_of(&s, 30, counts);
     for (int i = 0; i < WORKERS; i++) {
         CHECK_EQ(counts[i], 10);
     }
     served_end(&s);
-    begin(&s, driver, WEFT_HTTP_HASH);
+    begin(&s, driver, WEFT_HTTP_BALANCE_HASH);
     spread_of(&s, 30, counts);
     CHECK(counts[0] == 30 || counts[1] == 30 || counts[2] == 30); /* one address, one worker */
     served_end(&s);
 }
 
-EACH_DRIVER(each_worker_may_have_a_socket_of_its_own)
+EACH_DRIVER(reuseport_gives_each_worker_its_own_listener)
 {
     struct served s, second;
     int counts[WORKERS];
-    begin(&s, driver, WEFT_HTTP_REUSEPORT);
+    begin(&s, driver, WEFT_HTTP_BALANCE_REUSEPORT);
     spread_of(&s, 60, counts);
     printf("    %d %d %d\n", counts[0], counts[1], counts[2]);
     CHECK_EQ(counts[0] + counts[1] + counts[2], 60);
     CHECK(counts[0] && counts[1] && counts[2]); /* missed by chance once in 10^10 */
     /* The port is taken, though the system would let both have it. */
-    served_make(&second, driver, 1, &(struct weft_http_server_opts){.spread = WEFT_HTTP_REUSEPORT});
-    char address[WEFT_ADDR_TEXT];
-    weft_addr_text(&s.at, address, sizeof address);
+    served_make(&second, driver, 1,
+                &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_REUSEPORT});
+    char address[WEFT_ADDR_STRLEN];
+    weft_addr_format(&s.at, address, sizeof address);
     CHECK_EQ(weft_http_server_listen(second.server, address, NULL), -EADDRINUSE);
     served_end(&second);
     served_end(&s);
@@ -106,21 +107,21 @@ static void count_wakes(struct served *s, double *wakes, double *acceptors)
 /* One after the other, so that everybody sleeps before each: nobody but the one who has the work is
  * woken for it. On a busy machine a worker may be so late that others are woken to help it; the
  * best of some counts. */
-EACH_DRIVER(an_accept_wakes_one_thread)
+EACH_DRIVER(accepted_connection_wakes_one_thread)
 {
     enum { ATTEMPTS = 20 };
     static const char *const names[] = {"least", "round robin", "hash", "reuseport"};
-    for (int spread = WEFT_HTTP_LEAST; spread <= WEFT_HTTP_REUSEPORT; spread++) {
+    for (int balance = WEFT_HTTP_BALANCE_LEAST; balance <= WEFT_HTTP_BALANCE_REUSEPORT; balance++) {
         struct served s;
         double wakes = 2, acceptors = 2;
         static struct client
             other; /* so that no time limit begins or ends with the last connection */
-        begin(&s, driver, (enum weft_http_spread)spread);
+        begin(&s, driver, (enum weft_http_balance)balance);
         client_open(&other, &s);
         CHECK(worker_of(&other) < WORKERS);
         for (int i = 0; i < ATTEMPTS && (wakes > 1.2 || acceptors > 1.2); i++) {
             count_wakes(&s, &wakes, &acceptors);
-            printf("    %s: %.2f wake-ups by other threads, %.2f of acceptors\n", names[spread],
+            printf("    %s: %.2f wake-ups by other threads, %.2f of acceptors\n", names[balance],
                    wakes, acceptors);
         }
         CHECK(wakes <= 1.2);
@@ -130,14 +131,14 @@ EACH_DRIVER(an_accept_wakes_one_thread)
     }
 }
 
-EACH_DRIVER(unix_sockets_and_several_listeners)
+EACH_DRIVER(server_listens_on_unix_and_several_addresses)
 {
     struct served s;
     struct weft_addr second, local;
     struct client c;
     char path[64];
     snprintf(path, sizeof path, "unix:@weft-test-http-%d", (int)getpid());
-    begin(&s, driver, WEFT_HTTP_REUSEPORT);
+    begin(&s, driver, WEFT_HTTP_BALANCE_REUSEPORT);
     int err = weft_http_server_listen(s.server, "[::1]:0", &second);
     if (err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT) { /* no IPv6 here */
         err = weft_http_server_listen(s.server, "127.0.0.2:0", &second);
@@ -169,7 +170,7 @@ static void stop_with(enum weft_driver driver, enum at_the_path what)
     char address[64], *path = address + 5;
     int fd = -1;
     snprintf(address, sizeof address, "unix:/tmp/weft-test-http-%d", (int)getpid());
-    begin(&s, driver, WEFT_HTTP_LEAST);
+    begin(&s, driver, WEFT_HTTP_BALANCE_LEAST);
     CHECK_EQ(weft_http_server_listen(s.server, address, &local), 0);
     CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
     client_close(&c);
@@ -192,14 +193,14 @@ static void stop_with(enum weft_driver driver, enum at_the_path what)
     }
 }
 
-EACH_DRIVER(the_file_of_a_unix_socket_goes_with_the_server)
+EACH_DRIVER(stopped_server_removes_its_unix_socket_file)
 {
     stop_with(driver, ITS_OWN);
     stop_with(driver, ITS_OWN); /* and the path is free */
     stop_with(driver, NOTHING);
 }
 
-EACH_DRIVER(a_file_of_anybody_else_stays)
+EACH_DRIVER(stopped_server_keeps_foreign_file_at_socket_path)
 {
     stop_with(driver, A_FILE);
     stop_with(driver, A_SOCKET);
@@ -218,23 +219,23 @@ static int lowest_free(void)
 
 static weft_event go_on;
 
-static int wait_busily(weft_http *x, void *arg)
+static int wait_busily(weft_http *req, void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_event_wait(&go_on, WEFT_FOREVER), 0);
-    return weft_http_answer(x, 200, NULL, "", 0);
+    return weft_http_respond(req, 200, NULL, "", 0);
 }
 
 /* Descriptors run out and none of the connections is idle: the acceptor pauses without spinning,
  * and goes on when there are some again. */
-EACH_DRIVER(descriptors_run_out_and_come_back)
+EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
 {
     static struct client c[4];
     struct served s;
     struct rlimit old, few;
     weft_event_init(&go_on, NULL);
     served_make(&s, driver, WORKERS,
-                &(struct weft_http_server_opts){.spread = WEFT_HTTP_ROUND_ROBIN});
+                &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_ROUND_ROBIN});
     served_route(&s, "GET", "/", say_worker);
     served_route(&s, "GET", "/wait", wait_busily);
     served_listen(&s);
@@ -300,29 +301,29 @@ EACH_DRIVER(descriptors_run_out_and_come_back)
 static atomic_bool held;
 
 /* Keeps the worker until it is let go. */
-static int hold(weft_http *x, void *arg)
+static int hold(weft_http *req, void *arg)
 {
     (void)arg;
     atomic_store(&held, true);
     while (atomic_load(&held)) {
         sched_yield();
     }
-    return weft_http_answer(x, 200, NULL, "", 0);
+    return weft_http_respond(req, 200, NULL, "", 0);
 }
 
-static int say_accepted(weft_http *x, void *arg)
+static int say_accepted(weft_http *req, void *arg)
 {
     struct weft_http_stats stats;
     char text[32];
     (void)arg;
-    weft_http_server_stats(weft_http_server_of(x), &stats);
-    return weft_http_answer(
-        x, 200, NULL, text,
+    weft_http_server_stats(weft_http_server_of(req), &stats);
+    return weft_http_respond(
+        req, 200, NULL, text,
         (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)stats.accepted));
 }
 
 /* All of them wait to be accepted when the worker is free again, and so does a request. */
-EACH_DRIVER(a_storm_of_connections_does_not_keep_a_request_waiting)
+EACH_DRIVER(connection_storm_does_not_delay_pending_request)
 {
     enum { STORM = 400 };
     struct served s;

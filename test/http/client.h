@@ -49,20 +49,20 @@ __attribute__((unused)) static void served_route(struct served *s, const char *m
 }
 
 /* A handler: reads all, then says how much. */
-__attribute__((unused)) static int measure(weft_http *x, void *arg)
+__attribute__((unused)) static int measure(weft_http *req, void *arg)
 {
     char buf[1000], text[32];
     ssize_t n;
     unsigned long total = 0;
     (void)arg;
-    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
+    while ((n = weft_http_read(req, buf, sizeof buf)) > 0) {
         total += (unsigned long)n;
     }
     if (n < 0) {
         return (int)n;
     }
-    return weft_http_answer(x, 200, "text/plain", text,
-                            (size_t)snprintf(text, sizeof text, "%lu", total));
+    return weft_http_respond(req, 200, "text/plain", text,
+                             (size_t)snprintf(text, sizeof text, "%lu", total));
 }
 
 __attribute__((unused)) static void served_listen(struct served *s)

@@ -114,7 +114,7 @@ static struct reply *get_with(struct served *s, const char *path, const char *fi
     return ask_once(s, text);
 }
 
-EACH_DRIVER(files_types_indexes_and_redirects)
+EACH_DRIVER(files_are_served_with_type_index_and_redirect)
 {
     struct served s;
     begin(&s, driver, (struct weft_http_files_opts){0});
@@ -156,7 +156,7 @@ EACH_DRIVER(files_types_indexes_and_redirects)
 }
 
 /* Larger than any socket's buffer: the fiber waits for the client in the middle of it. */
-EACH_DRIVER(a_file_that_takes_many_writes)
+EACH_DRIVER(file_larger_than_send_buffer_is_sent_whole)
 {
     enum { SIZE = 32 << 20 };
     struct served s;
@@ -181,7 +181,7 @@ EACH_DRIVER(a_file_that_takes_many_writes)
     end(&s);
 }
 
-EACH_DRIVER(ranges)
+EACH_DRIVER(file_ranges_are_served)
 {
     struct served s;
     begin(&s, driver, (struct weft_http_files_opts){0});
@@ -214,7 +214,7 @@ EACH_DRIVER(ranges)
     end(&s);
 }
 
-EACH_DRIVER(conditions)
+EACH_DRIVER(file_preconditions_are_honoured)
 {
     struct served s;
     char fields[256], etag[64], date[64];
@@ -243,7 +243,7 @@ EACH_DRIVER(conditions)
 }
 
 /* A change through a mapping that is writable already shows in no field of a stat. */
-EACH_DRIVER(without_a_cache_every_byte_is_read_anew)
+EACH_DRIVER(uncached_file_is_read_on_every_request)
 {
     struct served s;
     char path[128];
@@ -263,7 +263,7 @@ EACH_DRIVER(without_a_cache_every_byte_is_read_anew)
     CHECK_EQ(unlink(path), 0);
 }
 
-EACH_DRIVER(what_changes_is_seen)
+EACH_DRIVER(changed_file_is_served_after_revalidation)
 {
     struct served s;
     begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = -1});
@@ -319,7 +319,7 @@ static int count_open(bool removed)
 }
 
 /* However many files there are to be asked for, descriptors are left for connections. */
-EACH_DRIVER(few_files_are_kept_open)
+EACH_DRIVER(file_cache_limits_open_descriptors)
 {
     enum { FILES = 100 };
     struct served s;
@@ -364,7 +364,7 @@ EACH_DRIVER(few_files_are_kept_open)
 
 /* A file that was removed is not kept open, and its space not in use, behind the next look at any
  * other. */
-EACH_DRIVER(a_removed_file_is_let_go)
+EACH_DRIVER(removed_file_is_closed_by_cache)
 {
     struct served s;
     char path[128];
@@ -384,7 +384,7 @@ EACH_DRIVER(a_removed_file_is_let_go)
 }
 
 /* Whatever time somebody has given a file. */
-TEST(times_that_a_date_cannot_say)
+TEST(file_times_beyond_http_dates_are_clamped)
 {
     static const struct {
         int64_t time;
@@ -403,7 +403,7 @@ TEST(times_that_a_date_cannot_say)
     }
 }
 
-EACH_DRIVER(listings_links_and_dotfiles_only_if_asked_for)
+EACH_DRIVER(listings_links_and_dotfiles_are_off_by_default)
 {
     struct served s;
     begin(&s, driver, (struct weft_http_files_opts){0});
@@ -440,7 +440,7 @@ EACH_DRIVER(listings_links_and_dotfiles_only_if_asked_for)
 }
 
 /* Worker 0 of one pool and worker 0 of another are two threads: only one of them has the cache. */
-EACH_DRIVER(servers_of_two_pools_share_a_directory)
+EACH_DRIVER(servers_of_two_pools_share_directory_safely)
 {
     struct served s, other;
     begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = WEFT_FOREVER});
@@ -459,7 +459,7 @@ EACH_DRIVER(servers_of_two_pools_share_a_directory)
 }
 
 /* Too many to be shown: what is shown is in order all the same. */
-TEST(a_listing_that_is_cut_is_in_order)
+TEST(truncated_listing_is_sorted)
 {
     enum { TOO_MANY = 10001 };
     struct served s;
@@ -489,7 +489,7 @@ TEST(a_listing_that_is_cut_is_in_order)
 }
 
 /* Where the kernel cannot resolve below a directory, names are walked one by one. */
-EACH_DRIVER(without_openat2)
+EACH_DRIVER(files_are_served_beneath_root_without_openat2)
 {
     struct served s;
     blind = true;
@@ -512,7 +512,7 @@ EACH_DRIVER(without_openat2)
 }
 
 /* Every spelling of "up", of "/" and of where to go: none of them gets out. */
-EACH_DRIVER(no_spelling_leads_out)
+EACH_DRIVER(no_path_spelling_escapes_root)
 {
     static const char *const up[] = {
         "..",
@@ -592,7 +592,7 @@ static void *swap_names(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_name_that_is_swapped_never_leads_out)
+EACH_DRIVER(path_swapped_for_symlink_never_escapes_root)
 {
     struct served s;
     struct client c;
@@ -617,7 +617,7 @@ EACH_DRIVER(a_name_that_is_swapped_never_leads_out)
     end(&s);
 }
 
-TEST(directories_that_cannot_be_served)
+TEST(unservable_directories_are_refused)
 {
     weft_http_files *none;
     make_tree();
@@ -634,9 +634,9 @@ TEST(directories_that_cannot_be_served)
         0); /* no pool has so many */
     weft_http_files_close(widest);
     weft_http_files_close(NULL);
-    CHECK_STR(weft_http_type("a/b.HTML"), "text/html; charset=utf-8");
-    CHECK_STR(weft_http_type("a.d/b"), "application/octet-stream");
-    CHECK_STR(weft_http_type("x.avi"), "video/x-msvideo");
+    CHECK_STR(weft_http_content_type("a/b.HTML"), "text/html; charset=utf-8");
+    CHECK_STR(weft_http_content_type("a.d/b"), "application/octet-stream");
+    CHECK_STR(weft_http_content_type("x.avi"), "video/x-msvideo");
     char remove[160];
     snprintf(remove, sizeof remove, "rm -rf '%.*s'", (int)(strrchr(root, '/') - root), root);
     CHECK_EQ(system(remove), 0);

@@ -48,7 +48,7 @@ static const char *with_fields(int n)
     return text;
 }
 
-EACH_DRIVER(request_line_header_block_and_fields)
+EACH_DRIVER(request_line_and_header_limits_are_exact)
 {
     struct served s;
     begin(&s, driver, NULL);
@@ -109,7 +109,7 @@ static int send_body(struct served *s, const char *method_path, size_t n, bool c
     return r->status;
 }
 
-EACH_DRIVER(bodies)
+EACH_DRIVER(request_body_limit_is_exact)
 {
     struct served s;
     const size_t most = 1 << 20;
@@ -135,7 +135,7 @@ EACH_DRIVER(bodies)
 }
 
 /* The bytes of the chunk never come: the answer must not wait for them. */
-EACH_DRIVER(a_chunk_beyond_the_limit_is_refused_when_it_is_announced)
+EACH_DRIVER(chunk_beyond_limit_is_refused_when_announced)
 {
     static const char *const sizes[] = {
         "100001\r\n",           /* 1 MiB + 1 */
@@ -157,7 +157,7 @@ EACH_DRIVER(a_chunk_beyond_the_limit_is_refused_when_it_is_announced)
     served_end(&s);
 }
 
-EACH_DRIVER(requests_on_one_connection)
+EACH_DRIVER(requests_per_connection_limit_closes_connection)
 {
     struct served s;
     struct client c;
@@ -185,17 +185,17 @@ EACH_DRIVER(requests_on_one_connection)
 
 static weft_event entered, go_on;
 
-static int dawdle(weft_http *x, void *arg)
+static int dawdle(weft_http *req, void *arg)
 {
     (void)arg;
     weft_event_set(&entered);
     int err = weft_event_wait(&go_on, WEFT_FOREVER);
-    return err ? err : weft_http_answer(x, 200, NULL, "done", 4);
+    return err ? err : weft_http_respond(req, 200, NULL, "done", 4);
 }
 
 /* A client that was about to ask on: what it has sent is read, so that the last answer is not lost
  * in a reset. */
-EACH_DRIVER(a_request_behind_the_last_one)
+EACH_DRIVER(request_sent_after_last_allowed_one_causes_no_reset)
 {
     struct served s;
     struct client c;
@@ -215,7 +215,7 @@ EACH_DRIVER(a_request_behind_the_last_one)
     served_end(&s);
 }
 
-EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
+EACH_DRIVER(pipelining_limit_bounds_gathered_responses)
 {
     struct served s;
     struct client c;
@@ -238,15 +238,15 @@ EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
 
 static weft_event go_on;
 
-static int busy(weft_http *x, void *arg)
+static int busy(weft_http *req, void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_event_wait(&go_on, WEFT_FOREVER), 0);
-    return weft_http_answer(x, 200, NULL, "", 0);
+    return weft_http_respond(req, 200, NULL, "", 0);
 }
 
 /* None of those that are there waits for its client, so none gives its place. */
-EACH_DRIVER(connections_in_all_and_of_one_address)
+EACH_DRIVER(connection_limits_total_and_per_address_refuse_excess)
 {
     static struct client c[5];
     weft_event_init(&go_on, NULL);
@@ -292,7 +292,7 @@ EACH_DRIVER(connections_in_all_and_of_one_address)
 }
 
 /* At a limit the connection that has been silent longest gives its place. */
-EACH_DRIVER(at_a_limit_the_longest_silent_connection_makes_room)
+EACH_DRIVER(connection_at_limit_evicts_longest_idle_one)
 {
     static struct client c[5];
     for (int kind = 0; kind < 2; kind++) {
@@ -324,7 +324,7 @@ EACH_DRIVER(at_a_limit_the_longest_silent_connection_makes_room)
 
 /* One byte does not make a client that is worth its place: after a second it gives it. Until then
  * the new one is refused. */
-EACH_DRIVER(a_part_of_a_head_keeps_its_place_for_a_second_only)
+EACH_DRIVER(partial_request_head_is_evictable_after_one_second)
 {
     static struct client c[3], late;
     struct served s;

@@ -11,10 +11,10 @@ enum { MOST = 1500, LEAST = 500 };
 
 static int clients[MOST];
 
-static int hello(weft_http *x, void *arg)
+static int hello(weft_http *req, void *arg)
 {
     (void)arg;
-    return weft_http_answer(x, 200, "text/plain", "hello", 5);
+    return weft_http_respond(req, 200, "text/plain", "hello", 5);
 }
 
 /* As many as the descriptors allow, two for each. */
@@ -63,7 +63,7 @@ static void come_and_go(struct served *s, int n, long *peak)
     }
 }
 
-EACH_DRIVER(memory_goes_back_after_many_connections)
+EACH_DRIVER(memory_is_returned_after_many_connections)
 {
     struct served s;
     long before, peak, after;

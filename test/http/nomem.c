@@ -41,21 +41,21 @@ static void make_root(void)
     }
 }
 
-static int drain(weft_http *x, void *arg)
+static int drain(weft_http *req, void *arg)
 {
     char buf[4096];
     ssize_t n;
     (void)arg;
-    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
+    while ((n = weft_http_read(req, buf, sizeof buf)) > 0) {
     }
-    return n < 0 ? (int)n : weft_http_answer(x, 200, "text/plain", "read", 4);
+    return n < 0 ? (int)n : weft_http_respond(req, 200, "text/plain", "read", 4);
 }
 
 /* False: an error, and nothing is left of it. */
-static bool open_site(struct site *site, enum weft_http_spread spread)
+static bool open_site(struct site *site, enum weft_http_balance balance)
 {
     struct served *s = &site->s;
-    struct weft_http_server_opts opts = {.pool = s->pool, .spread = spread, .limits.fields = 200};
+    struct weft_http_server_opts opts = {.pool = s->pool, .balance = balance, .limits.fields = 200};
     const struct weft_http_files_opts with = {.listing = true, .workers = 2};
     site->files = NULL;
     if (refused(site, weft_http_server_create(&s->server, &opts))) {
@@ -114,7 +114,7 @@ struct failure {
     long k;
     bool sticky;
     enum weft_driver driver;
-    enum weft_http_spread spread;
+    enum weft_http_balance balance;
 };
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
@@ -129,13 +129,13 @@ static void fail_in_child(void *arg)
     CHECK_EQ(weft_pool_create(&site.s.pool, &opts), 0);
     CHECK_EQ(weft_pool_start(site.s.pool), 0);
     weft__alloc_fail_after(f->k, f->sticky);
-    bool made = open_site(&site, f->spread);
+    bool made = open_site(&site, f->balance);
     int failed = made ? ask_everything(&site.s) : 0;
     bool reached = weft__alloc_requests() >= f->k;
     weft__alloc_fail_after(0, false);
     CHECK(reached || (made && !failed));
     if (!made) {
-        CHECK(open_site(&site, f->spread));
+        CHECK(open_site(&site, f->balance));
     }
     CHECK_EQ(ask_everything(&site.s), 0);
     close_site(&site);
@@ -168,16 +168,16 @@ static void sweep(struct failure f)
     CHECK(f.k > 10 && refusals > 0);
 }
 
-EACH_DRIVER(any_request_for_memory_may_fail)
+EACH_DRIVER(server_survives_failure_of_any_allocation)
 {
     if (access(root, F_OK) != 0) {
         make_root();
     }
-    sweep((struct failure){.driver = driver, .spread = WEFT_HTTP_REUSEPORT});
+    sweep((struct failure){.driver = driver, .balance = WEFT_HTTP_BALANCE_REUSEPORT});
     sweep((struct failure){.driver = driver, .sticky = true});
 }
 
-TEST(and_nothing_is_left_of_the_files)
+TEST(cleanup_removes_test_files)
 {
     char remove[128];
     snprintf(remove, sizeof remove, "rm -rf '%s'", root);

@@ -48,7 +48,7 @@ static const char *allow(const char *path, size_t size)
     return text;
 }
 
-TEST(bad_routes_are_refused)
+TEST(bad_http_routes_are_einval)
 {
     CHECK_EQ(weft__http_route_add(&routes, "GET", NULL, one, NULL, 0), -EINVAL);
     CHECK_EQ(weft__http_route_add(&routes, "GET", "", one, NULL, 0), -EINVAL);
@@ -57,7 +57,7 @@ TEST(bad_routes_are_refused)
     CHECK(!routes.first);
 }
 
-TEST(the_longest_path_decides_and_then_the_method)
+TEST(route_match_prefers_longest_path_then_method)
 {
     add("GET", "/");
     add("GET", "/a/");
@@ -83,7 +83,7 @@ TEST(the_longest_path_decides_and_then_the_method)
     CHECK(!routes.first);
 }
 
-TEST(of_one_path_the_later_route_is_asked_first)
+TEST(later_route_of_same_path_takes_precedence)
 {
     add("GET", "/a");
     add(NULL, "/a");
@@ -93,7 +93,7 @@ TEST(of_one_path_the_later_route_is_asked_first)
     weft__http_route_free(&routes);
 }
 
-TEST(the_methods_of_a_path_are_cut_between_two)
+TEST(allowed_methods_are_truncated_between_names)
 {
     add("GET", "/");
     add("PUT", "/a");

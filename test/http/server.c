@@ -9,110 +9,111 @@
 #include "http/client.h"
 #include "http/conn.h"
 
-static int hello(weft_http *x, void *arg)
+static int hello(weft_http *req, void *arg)
 {
     (void)arg;
-    return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
+    return weft_http_respond(req, 200, "text/plain", "hello\n", 6);
 }
 
 /* "method path?query|value of X-Test" */
-static int mirror(weft_http *x, void *arg)
+static int mirror(weft_http *req, void *arg)
 {
     char text[512];
-    struct weft_http_text query = weft_http_query(x), field = weft_http_get(x, "x-test");
+    struct weft_http_text query = weft_http_query(req), field = weft_http_get_header(req, "x-test");
     (void)arg;
-    int n = snprintf(text, sizeof text, "%d %s?%.*s|%.*s", weft_http_method(x), weft_http_path(x),
-                     (int)query.len, query.data ? query.data : "", (int)field.len,
-                     field.data ? field.data : "");
-    return weft_http_answer(x, 200, "text/plain", text, (size_t)n);
+    int n = snprintf(text, sizeof text, "%d %s?%.*s|%.*s", weft_http_method(req),
+                     weft_http_path(req), (int)query.len, query.data ? query.data : "",
+                     (int)field.len, field.data ? field.data : "");
+    return weft_http_respond(req, 200, "text/plain", text, (size_t)n);
 }
 
-static int echo(weft_http *x, void *arg)
+static int echo(weft_http *req, void *arg)
 {
     char buf[700];
     ssize_t n;
     (void)arg;
-    int err = weft_http_begin(x, 200);
-    err = err ? err : weft_http_set(x, "X-Kind", "echo");
-    while (!err && (n = weft_http_read(x, buf, sizeof buf)) != 0) {
+    int err = weft_http_begin_response(req, 200);
+    err = err ? err : weft_http_set_header(req, "X-Kind", "echo");
+    while (!err && (n = weft_http_read(req, buf, sizeof buf)) != 0) {
         if (n < 0) {
             return (int)n;
         }
-        err = weft_http_write(x, buf, (size_t)n);
+        err = weft_http_write(req, buf, (size_t)n);
     }
     return err;
 }
 
-static int large(weft_http *x, void *arg)
+static int large(weft_http *req, void *arg)
 {
     static char block[100000];
     (void)arg;
-    return weft_http_answer(x, 200, NULL, block, sizeof block);
+    return weft_http_respond(req, 200, NULL, block, sizeof block);
 }
 
-static int counted(weft_http *x, void *arg)
+static int counted(weft_http *req, void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_http_answer(x, 200, "text/plain\r\nX-Bad: a", "", 0), -EINVAL);
-    CHECK(!weft_http_begun(x));
-    CHECK_EQ(weft_http_begin(x, 201), 0);
-    CHECK_EQ(weft_http_set(x, "bad name", "x"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "X-Bad", "a\r\nb"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "", "a"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "Content-length", "7"), -EINVAL); /* these are the server's */
-    CHECK_EQ(weft_http_set(x, "transfer-encoding", "chunked"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "Connection", "close"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "Date", "now"), -EINVAL);
-    CHECK_EQ(weft_http_set(x, "X-Good", "a b\tc"), 0);
-    CHECK_EQ(weft_http_set_length(x, 6), 0);
-    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
-    CHECK_EQ(weft_http_flush(x), 0);
-    CHECK(weft_http_begun(x));
-    return weft_http_write(x, "def", 3);
+    CHECK_EQ(weft_http_respond(req, 200, "text/plain\r\nX-Bad: a", "", 0), -EINVAL);
+    CHECK(!weft_http_has_begun(req));
+    CHECK_EQ(weft_http_begin_response(req, 201), 0);
+    CHECK_EQ(weft_http_set_header(req, "bad name", "x"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "X-Bad", "a\r\nb"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "", "a"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "Content-length", "7"),
+             -EINVAL); /* these are the server's */
+    CHECK_EQ(weft_http_set_header(req, "transfer-encoding", "chunked"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "Connection", "close"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "Date", "now"), -EINVAL);
+    CHECK_EQ(weft_http_set_header(req, "X-Good", "a b\tc"), 0);
+    CHECK_EQ(weft_http_set_content_length(req, 6), 0);
+    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
+    CHECK_EQ(weft_http_flush(req), 0);
+    CHECK(weft_http_has_begun(req));
+    return weft_http_write(req, "def", 3);
 }
 
-static int too_short(weft_http *x, void *arg)
+static int too_short(weft_http *req, void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_http_begin(x, 200), 0);
-    CHECK_EQ(weft_http_set_length(x, 100), 0);
-    return weft_http_write(x, "abc", 3);
+    CHECK_EQ(weft_http_begin_response(req, 200), 0);
+    CHECK_EQ(weft_http_set_content_length(req, 100), 0);
+    return weft_http_write(req, "abc", 3);
 }
 
-static int fail_early(weft_http *x, void *arg)
+static int fail_early(weft_http *req, void *arg)
 {
-    (void)x;
+    (void)req;
     (void)arg;
     return -EIO;
 }
 
 /* Has begun, but nothing has left: the answer can still be another one. */
-static int fail_late(weft_http *x, void *arg)
+static int fail_late(weft_http *req, void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_http_begin(x, 200), 0);
-    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
+    CHECK_EQ(weft_http_begin_response(req, 200), 0);
+    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
     return -ENOMEM;
 }
 
-static int fail_too_late(weft_http *x, void *arg)
+static int fail_too_late(weft_http *req, void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_http_begin(x, 200), 0);
-    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
-    CHECK_EQ(weft_http_flush(x), 0);
+    CHECK_EQ(weft_http_begin_response(req, 200), 0);
+    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
+    CHECK_EQ(weft_http_flush(req), 0);
     return -EIO;
 }
 
-static int nothing(weft_http *x, void *arg)
+static int nothing(weft_http *req, void *arg)
 {
     (void)arg;
-    return weft_http_answer(x, 204, NULL, NULL, 0);
+    return weft_http_respond(req, 204, NULL, NULL, 0);
 }
 
-static int say_nothing(weft_http *x, void *arg)
+static int say_nothing(weft_http *req, void *arg)
 {
-    (void)x;
+    (void)req;
     (void)arg;
     return 0;
 }
@@ -120,7 +121,7 @@ static int say_nothing(weft_http *x, void *arg)
 static _Atomic(time_t) answered_at;
 
 /* Until the wall clock says another second. */
-static int outlast_the_second(weft_http *x, void *arg)
+static int outlast_the_second(weft_http *req, void *arg)
 {
     struct timespec now;
     (void)arg;
@@ -128,7 +129,7 @@ static int outlast_the_second(weft_http *x, void *arg)
     int err = weft_sleep(S(1) - now.tv_nsec + MS(20));
     clock_gettime(CLOCK_REALTIME, &now);
     answered_at = now.tv_sec;
-    return err ? err : weft_http_answer(x, 200, NULL, "", 0);
+    return err ? err : weft_http_respond(req, 200, NULL, "", 0);
 }
 
 static void begin(struct served *s, enum weft_driver driver)
@@ -153,7 +154,7 @@ static void begin(struct served *s, enum weft_driver driver)
     CHECK_EQ(weft_http_server_route(s->server, "GET", "/late", hello, NULL, NULL), -EBUSY);
 }
 
-EACH_DRIVER(requests_find_their_routes)
+EACH_DRIVER(requests_are_routed_by_path_and_method)
 {
     struct served s;
     struct client c;
@@ -190,7 +191,7 @@ EACH_DRIVER(requests_find_their_routes)
     served_end(&s);
 }
 
-EACH_DRIVER(answers_piece_by_piece_and_large_ones)
+EACH_DRIVER(streamed_and_large_responses_are_sent_whole)
 {
     struct served s;
     struct client c;
@@ -209,7 +210,7 @@ EACH_DRIVER(answers_piece_by_piece_and_large_ones)
     served_end(&s);
 }
 
-EACH_DRIVER(bodies_are_streamed_both_ways)
+EACH_DRIVER(bodies_are_streamed_in_both_directions)
 {
     struct served s;
     struct client c;
@@ -250,7 +251,7 @@ EACH_DRIVER(bodies_are_streamed_both_ways)
     served_end(&s);
 }
 
-EACH_DRIVER(what_a_handler_leaves_unread_is_thrown_away)
+EACH_DRIVER(unread_request_body_is_discarded)
 {
     struct served s;
     struct client c;
@@ -280,7 +281,7 @@ EACH_DRIVER(what_a_handler_leaves_unread_is_thrown_away)
     served_end(&s);
 }
 
-EACH_DRIVER(expect_100_continue)
+EACH_DRIVER(expect_100_continue_is_answered_before_body)
 {
     struct served s;
     struct client c;
@@ -316,7 +317,7 @@ EACH_DRIVER(expect_100_continue)
     served_end(&s);
 }
 
-EACH_DRIVER(connections_are_kept_or_closed_as_the_client_says)
+EACH_DRIVER(connection_header_decides_keep_alive)
 {
     struct served s;
     struct client c;
@@ -346,7 +347,7 @@ EACH_DRIVER(connections_are_kept_or_closed_as_the_client_says)
     served_end(&s);
 }
 
-EACH_DRIVER(pipelined_answers_are_in_order_and_in_few_writes)
+EACH_DRIVER(pipelined_responses_are_ordered_and_batched)
 {
     struct served s;
     struct client c;
@@ -380,7 +381,7 @@ EACH_DRIVER(pipelined_answers_are_in_order_and_in_few_writes)
     served_end(&s);
 }
 
-EACH_DRIVER(handlers_that_fail)
+EACH_DRIVER(failing_handler_yields_error_status_or_reset)
 {
     struct served s;
     struct client c;
@@ -415,7 +416,7 @@ EACH_DRIVER(handlers_that_fail)
     served_end(&s);
 }
 
-EACH_DRIVER(bad_requests_are_refused_and_the_connection_closed)
+EACH_DRIVER(bad_request_gets_error_status_and_close)
 {
     static const struct {
         const char *text;
@@ -452,7 +453,7 @@ EACH_DRIVER(bad_requests_are_refused_and_the_connection_closed)
 }
 
 /* The client is gone in the middle of everything: nothing is left behind. */
-EACH_DRIVER(clients_that_leave)
+EACH_DRIVER(client_disconnect_at_any_point_leaks_nothing)
 {
     static const char *const starts[] = {
         "",
@@ -479,7 +480,7 @@ EACH_DRIVER(clients_that_leave)
 
 /* Old clients send an empty line behind a body: that must not make the answer vanish in a reset. */
 /* It may send for long before it comes to read. */
-EACH_DRIVER(a_client_that_sends_on_sees_no_reset)
+EACH_DRIVER(client_still_sending_after_error_sees_no_reset)
 {
     static char block[1 << 20];
     const struct weft_http_server_limits limits = {.linger_ns = INT64_C(300000000000)};
@@ -509,7 +510,7 @@ EACH_DRIVER(a_client_that_sends_on_sees_no_reset)
     served_end(&s);
 }
 
-EACH_DRIVER(what_stands_behind_a_last_body_is_read)
+EACH_DRIVER(bytes_after_last_body_cause_no_reset)
 {
     struct served s;
     struct client c;
@@ -527,7 +528,7 @@ EACH_DRIVER(what_stands_behind_a_last_body_is_read)
 }
 
 /* A half-closed client still gets its answer. */
-EACH_DRIVER(a_half_closed_client_is_answered)
+EACH_DRIVER(half_closed_client_gets_response)
 {
     struct served s;
     struct client c;
@@ -549,7 +550,7 @@ static void keep_last(const struct weft_http_record *record, void *arg)
              record->agent ? record->agent : "");
 }
 
-EACH_DRIVER(each_request_is_told_to_the_log)
+EACH_DRIVER(on_request_is_called_for_each_request)
 {
     struct served s;
     char last[256] = "";
@@ -570,20 +571,20 @@ EACH_DRIVER(each_request_is_told_to_the_log)
 }
 
 /* Of which there is less than was promised. */
-static int short_file(weft_http *x, void *arg)
+static int short_file(weft_http *req, void *arg)
 {
     (void)arg;
     int fd = memfd_create("short", MFD_CLOEXEC);
     CHECK(fd >= 0);
     CHECK_EQ(ftruncate(fd, 100), 0);
-    int err = weft_http_begin(x, 200);
-    err = err ? err : weft_http_set_length(x, 1000);
-    err = err ? err : weft_http_send_file(x, fd, 0, 1000);
+    int err = weft_http_begin_response(req, 200);
+    err = err ? err : weft_http_set_content_length(req, 1000);
+    err = err ? err : weft_http_send_file(req, fd, 0, 1000);
     close(fd);
     return err;
 }
 
-EACH_DRIVER(a_file_that_was_cut_is_told_as_far_as_it_left)
+EACH_DRIVER(truncated_file_response_is_logged_with_bytes_sent)
 {
     struct served s;
     struct client c;
@@ -602,7 +603,7 @@ EACH_DRIVER(a_file_that_was_cut_is_told_as_far_as_it_left)
 }
 
 /* Those are what one looks for in a log. */
-EACH_DRIVER(a_refused_request_is_told_as_far_as_it_came)
+EACH_DRIVER(refused_request_is_logged_as_far_as_parsed)
 {
     static const struct {
         const char *request, *told;
@@ -633,7 +634,7 @@ EACH_DRIVER(a_refused_request_is_told_as_far_as_it_came)
 }
 
 /* However long ago its request came. */
-TEST(an_answer_has_the_date_of_its_own_moment)
+TEST(response_date_is_time_of_response)
 {
     struct served s;
     served_make(&s, WEFT_DRIVER_AUTO, 1, NULL);
@@ -662,7 +663,7 @@ static void *take_turns(void *arg)
 
 /* To a client that reads faster than anybody could write: its place is taken by datagrams to
  * somebody who drops them. */
-static int flood(weft_http *x, void *arg)
+static int flood(weft_http *req, void *arg)
 {
     static char block[32768];
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -673,14 +674,14 @@ static int flood(weft_http *x, void *arg)
     CHECK_EQ(bind(deaf, (struct sockaddr *)&to, len), 0);
     CHECK_EQ(getsockname(deaf, (struct sockaddr *)&to, &len), 0);
     CHECK_EQ(connect(pipe, (struct sockaddr *)&to, len), 0);
-    CHECK_EQ(weft_http_begin(x, 200), 0);
+    CHECK_EQ(weft_http_begin_response(req, 200), 0);
     CHECK_EQ(weft_spawn(NULL, take_turns, NULL, NULL), 0);
     weft_yield(); /* it has begun */
-    CHECK(dup3(pipe, x->conn->fd, O_CLOEXEC) >= 0);
+    CHECK(dup3(pipe, req->conn->fd, O_CLOEXEC) >= 0);
     close(pipe);
     int before = turns;
     for (int i = 0; i < 512; i++) { /* 16 MiB */
-        CHECK_EQ(weft_http_write(x, block, sizeof block), 0);
+        CHECK_EQ(weft_http_write(req, block, sizeof block), 0);
     }
     turns_in_flood = turns - before;
     flooded = true;
@@ -688,7 +689,7 @@ static int flood(weft_http *x, void *arg)
     return -EIO;
 }
 
-TEST(a_client_that_always_reads_does_not_keep_the_worker)
+TEST(fast_reading_client_does_not_starve_worker)
 {
     struct served s;
     served_make(&s, WEFT_DRIVER_EPOLL, 1, NULL);
@@ -700,7 +701,7 @@ TEST(a_client_that_always_reads_does_not_keep_the_worker)
     CHECK(turns_in_flood >= 8);
 }
 
-TEST(bad_options_are_errors)
+TEST(http_server_bad_options_are_einval)
 {
     weft_http_server *server;
     weft_pool *pool;

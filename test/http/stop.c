@@ -8,18 +8,18 @@
 static weft_event entered, go_on;
 static int ended_with;
 
-static int slow(weft_http *x, void *arg)
+static int slow(weft_http *req, void *arg)
 {
     (void)arg;
     weft_event_set(&entered);
     ended_with = weft_event_wait(&go_on, WEFT_FOREVER);
-    return ended_with ? ended_with : weft_http_answer(x, 200, NULL, "done", 4);
+    return ended_with ? ended_with : weft_http_respond(req, 200, NULL, "done", 4);
 }
 
-static int hello(weft_http *x, void *arg)
+static int hello(weft_http *req, void *arg)
 {
     (void)arg;
-    return weft_http_answer(x, 200, NULL, "hello", 5);
+    return weft_http_respond(req, 200, NULL, "hello", 5);
 }
 
 static void begin_with(struct served *s, enum weft_driver driver, int64_t linger_ns,
@@ -50,7 +50,7 @@ static pthread_t begin_stop(struct served *s)
 {
     pthread_t stopper;
     CHECK_EQ(pthread_create(&stopper, NULL, stop_gently, s), 0);
-    while (!weft_http_server_stopping(s->server)) {
+    while (!weft_http_server_is_stopping(s->server)) {
         sched_yield();
     }
     return stopper;
@@ -76,7 +76,7 @@ static bool refuses(const struct served *s)
     return err == ECONNREFUSED;
 }
 
-EACH_DRIVER(a_drain_finishes_what_is_under_way)
+EACH_DRIVER(server_stop_finishes_requests_in_progress)
 {
     struct served s;
     static struct client idle, busy, half;
@@ -113,7 +113,7 @@ EACH_DRIVER(a_drain_finishes_what_is_under_way)
     CHECK(client_is_closed_gently(&busy));
     end_stop(stopper);
     CHECK_EQ(served_stats(&s).stop_idle, 0);
-    CHECK_EQ(served_stats(&s).stop_cut, 0);
+    CHECK_EQ(served_stats(&s).stop_aborted, 0);
     CHECK_EQ(weft_http_server_listen(s.server, "127.0.0.1:0", NULL), -ESHUTDOWN);
     client_close(&idle);
     client_close(&busy);
@@ -121,7 +121,7 @@ EACH_DRIVER(a_drain_finishes_what_is_under_way)
     served_end(&s);
 }
 
-EACH_DRIVER(a_deadline_cuts_what_is_left)
+EACH_DRIVER(server_stop_deadline_cuts_remaining_requests)
 {
     struct served s;
     static struct client busy, half;
@@ -135,7 +135,7 @@ EACH_DRIVER(a_deadline_cuts_what_is_left)
     client_send(&busy, get("/slow"));
     CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
     CHECK_EQ(weft_http_server_stop(s.server, weft_after(MS(50))), 0);
-    CHECK_EQ(served_stats(&s).stop_cut, 2);
+    CHECK_EQ(served_stats(&s).stop_aborted, 2);
     CHECK_EQ(served_stats(&s).stop_idle, 0);
     CHECK_EQ(ended_with, -ECANCELED);
     CHECK_EQ(client_reply(&busy)->status, 0);
@@ -146,7 +146,7 @@ EACH_DRIVER(a_deadline_cuts_what_is_left)
 }
 
 /* A second stop that has less time ends the first one too. */
-EACH_DRIVER(the_nearest_deadline_holds)
+EACH_DRIVER(second_server_stop_with_earlier_deadline_wins)
 {
     struct served s;
     static struct client busy;
@@ -162,7 +162,7 @@ EACH_DRIVER(the_nearest_deadline_holds)
 }
 
 /* Stops while connections come and go. */
-EACH_DRIVER(a_stop_in_the_middle_of_arrivals)
+EACH_DRIVER(server_stop_during_arrivals_answers_every_request)
 {
     for (int round = 0; round < 20; round++) {
         static struct client c[8];
@@ -185,7 +185,7 @@ EACH_DRIVER(a_stop_in_the_middle_of_arrivals)
 
 /* --- nothing is lost -------------------------------------------------------------------------- */
 
-EACH_DRIVER(pipelined_requests_are_all_answered_before_the_end)
+EACH_DRIVER(server_stop_answers_all_pipelined_requests)
 {
     struct served s;
     static struct client c;
@@ -213,24 +213,24 @@ EACH_DRIVER(pipelined_requests_are_all_answered_before_the_end)
 static atomic_bool held;
 
 /* Keeps the worker until it is let go. */
-static int hold(weft_http *x, void *arg)
+static int hold(weft_http *req, void *arg)
 {
     (void)arg;
     atomic_store(&held, true);
     while (atomic_load(&held)) {
         sched_yield();
     }
-    return weft_http_answer(x, 200, NULL, "", 0);
+    return weft_http_respond(req, 200, NULL, "", 0);
 }
 
 /* The only worker is busy while they connect, so none of them is accepted when the stop begins. */
-static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_spread spread,
+static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_balance balance,
                                 const char *address)
 {
     enum { BACKLOG = 40 };
     static struct client c[BACKLOG], holder;
     struct served s;
-    served_make(&s, driver, 1, &(struct weft_http_server_opts){.spread = spread});
+    served_make(&s, driver, 1, &(struct weft_http_server_opts){.balance = balance});
     served_route(&s, "GET", "/hold", hold);
     served_route(&s, NULL, "/hello", hello);
     CHECK_EQ(weft_http_server_listen(s.server, address, &s.at), 0);
@@ -259,17 +259,17 @@ static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_spread s
     served_end(&s);
 }
 
-EACH_DRIVER(the_backlog_is_served_before_the_listener_closes)
+EACH_DRIVER(server_stop_serves_backlog_before_closing_listener)
 {
-    stop_with_a_backlog(driver, WEFT_HTTP_LEAST, "127.0.0.1:0");
-    stop_with_a_backlog(driver, WEFT_HTTP_REUSEPORT, "127.0.0.1:0");
-    stop_with_a_backlog(driver, WEFT_HTTP_LEAST, "unix:@");
+    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_LEAST, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_REUSEPORT, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_LEAST, "unix:@");
 }
 
 /* --- the end of the grace ----------------------------------------------------------------------
  */
 
-EACH_DRIVER(idle_connections_are_closed_and_counted_when_the_grace_is_over)
+EACH_DRIVER(server_stop_closes_idle_connections_after_grace)
 {
     struct served s;
     static struct client used, unused, crosses;
@@ -284,7 +284,7 @@ EACH_DRIVER(idle_connections_are_closed_and_counted_when_the_grace_is_over)
     CHECK(client_is_closed_gently(&unused));
     CHECK(client_is_closed_gently(&crosses));
     CHECK(client_send(&crosses, get("/hello"))); /* it had not seen the end */
-    while (served_stats(&s).stop_crossed == 0) {
+    while (served_stats(&s).stop_lost == 0) {
         sched_yield();
     }
     CHECK(client_is_closed_gently(&crosses)); /* and meets no reset */
@@ -293,20 +293,20 @@ EACH_DRIVER(idle_connections_are_closed_and_counted_when_the_grace_is_over)
     client_close(&crosses);
     end_stop(stopper);
     CHECK_EQ(served_stats(&s).stop_idle, 3);
-    CHECK_EQ(served_stats(&s).stop_crossed, 1);
-    CHECK_EQ(served_stats(&s).stop_cut, 0);
+    CHECK_EQ(served_stats(&s).stop_lost, 1);
+    CHECK_EQ(served_stats(&s).stop_aborted, 0);
     served_end(&s);
 }
 
-static int wait_a_little(weft_http *x, void *arg)
+static int wait_a_little(weft_http *req, void *arg)
 {
     (void)arg;
     int err = weft_sleep(MS(1));
-    return err ? err : weft_http_answer(x, 200, NULL, "", 0);
+    return err ? err : weft_http_respond(req, 200, NULL, "", 0);
 }
 
 /* What ends the wait of an idle connection must not end a wait of its next handler. */
-EACH_DRIVER(the_end_of_the_grace_disturbs_no_handler)
+EACH_DRIVER(end_of_stop_grace_does_not_disturb_handlers)
 {
     for (int round = 0; round < 20; round++) {
         struct served s;
@@ -332,7 +332,7 @@ EACH_DRIVER(the_end_of_the_grace_disturbs_no_handler)
         }
         end_stop(stopper);
         CHECK_EQ(served_stats(&s).by_class[5], 0);
-        CHECK_EQ(served_stats(&s).stop_cut, 0);
+        CHECK_EQ(served_stats(&s).stop_aborted, 0);
         served_end(&s);
     }
 }

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "io/denied.h"
 #include "io/drivers.h"
+#include "io/syscall_filter.h"
 
 static long denied; /* the system call that answers with an error */
 
@@ -83,26 +83,26 @@ static void need_ring(void)
     }
 }
 
-TEST(auto_comes_to_epoll)
+TEST(auto_driver_falls_back_to_epoll_without_io_uring)
 {
     need_ring();
     denied = SYS_io_uring_setup;
-    check_reason(falls_back, EPERM, "io_uring is forbidden here (EPERM)");
-    check_reason(falls_back, EACCES, "io_uring is forbidden here (EPERM)");
-    check_reason(falls_back, ENOSYS, "there is no io_uring here (ENOSYS)");
-    check_reason(falls_back, ENOMEM, "there is no memory for io_uring (ENOMEM)");
-    check_reason(falls_back, EINVAL, "io_uring is too old here");
+    check_reason(falls_back, EPERM, "io_uring is not permitted (EPERM)");
+    check_reason(falls_back, EACCES, "io_uring is not permitted (EPERM)");
+    check_reason(falls_back, ENOSYS, "the kernel has no io_uring (ENOSYS)");
+    check_reason(falls_back, ENOMEM, "not enough memory for io_uring (ENOMEM)");
+    check_reason(falls_back, EINVAL, "the kernel's io_uring is too old");
     check_reason(falls_back, EMFILE, "io_uring could not be set up");
 }
 
 /* A ring can be made, and not be used. */
-TEST(auto_comes_to_epoll_when_a_ring_cannot_be_entered)
+TEST(auto_driver_falls_back_when_ring_cannot_be_entered)
 {
     need_ring();
     denied = SYS_io_uring_enter;
-    check_reason(falls_back, EPERM, "io_uring_enter is forbidden here (EPERM)");
-    check_reason(falls_back, EACCES, "io_uring_enter is forbidden here (EPERM)");
-    check_reason(falls_back, ENOSYS, "io_uring_enter is forbidden here (ENOSYS)");
+    check_reason(falls_back, EPERM, "io_uring_enter is not permitted (EPERM)");
+    check_reason(falls_back, EACCES, "io_uring_enter is not permitted (EPERM)");
+    check_reason(falls_back, ENOSYS, "io_uring_enter is not available (ENOSYS)");
 }
 
 /* --- later ------------------------------------------------------------------------------------ */
@@ -153,10 +153,10 @@ static void locks_in(void *arg)
     CHECK_EQ(weft_run(locks_itself_in, arg, NULL, &opts), 0);
 }
 
-TEST(auto_comes_to_epoll_when_it_is_forbidden_later)
+TEST(auto_driver_falls_back_when_io_uring_is_forbidden_later)
 {
     need_ring();
     denied = SYS_io_uring_setup;
-    check_reason(locks_in, EPERM, "io_uring has been forbidden meanwhile");
-    check_reason(locks_in, ENOSYS, "io_uring has been forbidden meanwhile");
+    check_reason(locks_in, EPERM, "io_uring was forbidden after it was probed");
+    check_reason(locks_in, ENOSYS, "io_uring was forbidden after it was probed");
 }

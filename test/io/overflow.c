@@ -61,7 +61,7 @@ static void *starts(void *arg)
     return arg;
 }
 
-EACH_DRIVER(fibers_overflow_a_ring)
+EACH_DRIVER(fiber_waits_beyond_ring_size_all_complete)
 {
     make_small();
     for (unsigned workers = 1; workers <= 2; workers++) {
@@ -88,7 +88,7 @@ static void ended(weft_op *op, int64_t result, void *arg)
     atomic_fetch_add(&got, 1);
 }
 
-EACH_DRIVER(operations_overflow_a_ring)
+EACH_DRIVER(operations_beyond_ring_size_all_complete)
 {
     weft_loop *loop;
     make_small();

@@ -16,7 +16,7 @@
 #define ATTEMPTS 2000
 #define PATIENCE 60000000000 /* ns */
 
-static char address[WEFT_ADDR_TEXT];
+static char address[WEFT_ADDR_STRLEN];
 static int listener;
 static _Atomic(int) failures;
 static _Atomic(bool) over;
@@ -106,7 +106,7 @@ static void *all(void *arg)
     return arg;
 }
 
-TEST(echoes_in_spite_of_failures)
+TEST(echo_succeeds_despite_injected_syscall_failures)
 {
     struct weft_addr addr;
     int before = count_descriptors(), err = -1;
@@ -114,7 +114,7 @@ TEST(echoes_in_spite_of_failures)
     listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
-    weft_addr_text(&addr, address, sizeof address);
+    weft_addr_format(&addr, address, sizeof address);
     for (int i = 0; i < 10 && err; i++) { /* the pool's own descriptors may be refused, too */
         err = weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
         CHECK(err == 0 || err == -EMFILE || err == -ENFILE || err == -ENOMEM);

@@ -26,7 +26,7 @@ static void stops(void *arg)
     weft_loop_stop(loop);
 }
 
-EACH_DRIVER(posts_are_called_in_their_order)
+EACH_DRIVER(loop_posts_are_called_in_order)
 {
     open_loop(driver);
     CHECK_STR(weft_loop_driver(loop), drivers_names[driver]);
@@ -59,7 +59,7 @@ static void counts(void *arg)
     counted++;
 }
 
-EACH_DRIVER(another_thread_posts_and_stops)
+EACH_DRIVER(other_thread_can_post_to_and_stop_loop)
 {
     pthread_t thread;
     open_loop(driver);
@@ -82,7 +82,7 @@ static void posts_again(void *arg)
     }
 }
 
-EACH_DRIVER(what_a_post_posts_is_for_the_next_turn)
+EACH_DRIVER(post_from_post_runs_in_next_turn)
 {
     open_loop(driver);
     counted = 0;
@@ -106,7 +106,7 @@ static void fires(weft_loop_timer *timer, void *arg)
     }
 }
 
-EACH_DRIVER(timers_fire_in_order_and_never_early)
+EACH_DRIVER(loop_timers_fire_in_order_and_never_early)
 {
     weft_loop_timer first, second, never;
     open_loop(driver);
@@ -134,7 +134,7 @@ EACH_DRIVER(timers_fire_in_order_and_never_early)
     weft_loop_destroy(loop);
 }
 
-EACH_DRIVER(a_timer_is_set_again_by_its_callback)
+EACH_DRIVER(loop_timer_can_be_set_again_by_its_callback)
 {
     weft_loop_timer timer;
     open_loop(driver);
@@ -147,7 +147,7 @@ EACH_DRIVER(a_timer_is_set_again_by_its_callback)
     weft_loop_destroy(loop);
 }
 
-EACH_DRIVER(a_turn_ends_by_its_deadline)
+EACH_DRIVER(loop_turn_ends_at_deadline)
 {
     open_loop(driver);
     int64_t until = weft_after(3000000);
@@ -188,7 +188,7 @@ static void *writes_late(void *arg)
     return NULL;
 }
 
-EACH_DRIVER(a_loop_lives_inside_another)
+EACH_DRIVER(loop_can_be_embedded_in_other_loop)
 {
     int ends[2];
     pthread_t thread;
@@ -214,7 +214,7 @@ EACH_DRIVER(a_loop_lives_inside_another)
     weft_loop_destroy(loop);
 }
 
-TEST(bad_options_are_errors)
+TEST(loop_rejects_bad_options)
 {
     CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.timer_tick_ns = -1}), -EINVAL);
     CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.timer_tick_ns = 2000000000}),
@@ -237,7 +237,7 @@ static void destroys_busy(void *arg)
     weft_loop_destroy(loop);
 }
 
-TEST(a_loop_with_operations_is_not_destroyed)
+TEST(destroy_of_loop_with_operations_aborts)
 {
     char err[CHECK_ERR];
     int status = check_child(destroys_busy, NULL, err, sizeof err);

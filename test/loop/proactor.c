@@ -31,7 +31,7 @@ static void teardown(void)
 static int64_t wait_for(weft_op *op)
 {
     weft_op *taken;
-    while (!(taken = weft_op_take(loop))) {
+    while (!(taken = weft_loop_poll_completion(loop))) {
         weft_loop_turn(loop, WEFT_FOREVER);
     }
     CHECK(taken == op);
@@ -58,7 +58,7 @@ static void deliver(int n)
     delivered = 0;
 }
 
-EACH_DRIVER(bytes_there_and_back)
+EACH_DRIVER(operations_send_and_receive_bytes)
 {
     char out[] = "hello", in[16] = "";
     weft_op reads, writes;
@@ -86,20 +86,20 @@ EACH_DRIVER(bytes_there_and_back)
     teardown();
 }
 
-EACH_DRIVER(operations_are_taken_by_hand)
+EACH_DRIVER(operation_completions_can_be_polled)
 {
     char in[4];
     weft_op op;
     setup(driver);
     weft_op_init(&op, loop, NULL, &op);
-    CHECK(weft_op_take(loop) == NULL);
+    CHECK(weft_loop_poll_completion(loop) == NULL);
     CHECK_EQ(weft_op_cancel(&op), -ENOENT);
     CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
     CHECK_EQ(write(ends[1], "abcdef", 6), 6);
     CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
     CHECK_EQ(weft_loop_pending(loop), 1);
     CHECK_EQ(weft_op_cancel(&op), -EALREADY);
-    CHECK(weft_op_take(loop) == &op);
+    CHECK(weft_loop_poll_completion(loop) == &op);
     CHECK_EQ(weft_op_result(&op), 4);
     CHECK(weft_op_arg(&op) == &op);
     CHECK_EQ(weft_op_cancel(&op), -ENOENT);
@@ -108,7 +108,7 @@ EACH_DRIVER(operations_are_taken_by_hand)
     teardown();
 }
 
-EACH_DRIVER(reads_are_served_in_their_order)
+EACH_DRIVER(reads_complete_in_start_order)
 {
     char in[3][2];
     weft_op ops[3];
@@ -129,7 +129,7 @@ EACH_DRIVER(reads_are_served_in_their_order)
 
 /* The first, one in the middle and the last leave; those between keep their order, and one that
  * comes later is behind them. */
-EACH_DRIVER(a_cancel_leaves_the_order_of_the_others)
+EACH_DRIVER(cancel_keeps_order_of_other_operations)
 {
     char in[6][2];
     weft_op ops[6];
@@ -157,7 +157,7 @@ EACH_DRIVER(a_cancel_leaves_the_order_of_the_others)
     teardown();
 }
 
-EACH_DRIVER(a_full_socket_takes_the_rest_later)
+EACH_DRIVER(send_to_full_socket_completes_partially_and_resumes)
 {
     enum { BIG = 4 << 20 };
     char *big = calloc(1, BIG), *sink = malloc(65536);
@@ -187,7 +187,7 @@ EACH_DRIVER(a_full_socket_takes_the_rest_later)
     teardown();
 }
 
-EACH_DRIVER(a_cancel_ends_what_waits)
+EACH_DRIVER(cancel_ends_waiting_operation)
 {
     char in[4] = "";
     weft_op op;
@@ -218,7 +218,7 @@ EACH_DRIVER(a_cancel_ends_what_waits)
     teardown();
 }
 
-EACH_DRIVER(a_close_ends_what_is_in_flight)
+EACH_DRIVER(close_ends_operations_in_flight)
 {
     char in[3][4], out[4] = "";
     weft_op ops[4];
@@ -248,7 +248,7 @@ static void *closes(void *arg)
     return NULL;
 }
 
-EACH_DRIVER(another_thread_closes)
+EACH_DRIVER(close_by_other_thread_ends_operation)
 {
     char in[4];
     weft_op op;
@@ -283,7 +283,7 @@ static int listener(struct weft_addr *addr)
     return fd;
 }
 
-EACH_DRIVER(connections_are_made_and_accepted)
+EACH_DRIVER(operations_connect_and_accept)
 {
     struct weft_addr addr, peer = {0}, mine;
     weft_op accepts, connects;
@@ -326,24 +326,24 @@ EACH_DRIVER(connections_are_made_and_accepted)
     teardown();
 }
 
-EACH_DRIVER(readiness_is_an_operation_too)
+EACH_DRIVER(readiness_wait_is_an_operation)
 {
     weft_op op;
     setup(driver);
     weft_op_init(&op, loop, NULL, NULL);
-    CHECK_EQ(weft_op_ready(&op, ends[0], WEFT_WRITABLE), 0);
+    CHECK_EQ(weft_op_poll(&op, ends[0], WEFT_WRITABLE), 0);
     CHECK_EQ(wait_for(&op), WEFT_WRITABLE);
-    CHECK_EQ(weft_op_ready(&op, ends[0], WEFT_READABLE), 0);
+    CHECK_EQ(weft_op_poll(&op, ends[0], WEFT_READABLE), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     CHECK_EQ(write(ends[1], "x", 1), 1);
     CHECK_EQ(wait_for(&op), WEFT_READABLE);
-    CHECK_EQ(weft_op_ready(&op, ends[0], 3), -EINVAL);
-    CHECK_EQ(weft_op_ready(&op, ends[0], 0), -EINVAL);
-    CHECK_EQ(weft_op_ready(&op, -1, WEFT_READABLE), -EBADF);
+    CHECK_EQ(weft_op_poll(&op, ends[0], 3), -EINVAL);
+    CHECK_EQ(weft_op_poll(&op, ends[0], 0), -EINVAL);
+    CHECK_EQ(weft_op_poll(&op, -1, WEFT_READABLE), -EBADF);
     teardown();
 }
 
-EACH_DRIVER(pipes_and_files)
+EACH_DRIVER(operations_work_on_pipes_and_files)
 {
     char in[8] = "", name[] = "/tmp/weft-op-XXXXXX";
     int pipes[2], file = mkstemp(name);
@@ -388,7 +388,7 @@ static void expect_no_sigpipe(void)
     CHECK(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
 }
 
-EACH_DRIVER(a_write_to_a_pipe_that_nobody_reads_raises_no_signal)
+EACH_DRIVER(write_to_pipe_without_reader_raises_no_sigpipe)
 {
     int pipes[2];
     weft_op op;
@@ -411,7 +411,7 @@ EACH_DRIVER(a_write_to_a_pipe_that_nobody_reads_raises_no_signal)
 }
 
 /* The reader goes while a write waits for room. */
-EACH_DRIVER(a_write_that_waits_learns_that_the_reader_has_gone)
+EACH_DRIVER(waiting_write_fails_when_reader_closes)
 {
     char bytes[4096] = "";
     int pipes[2];
@@ -445,7 +445,7 @@ static void frees(weft_op *op, int64_t result, void *arg)
     delivered++;
 }
 
-EACH_DRIVER(a_handler_frees_its_operation)
+EACH_DRIVER(handler_can_free_its_operation)
 {
     setup(driver);
     for (int i = 0; i < 100; i++) {
@@ -473,7 +473,7 @@ static void starts_twice(void *arg)
 }
 
 /* Only -1 stands for where the file is. */
-EACH_DRIVER(an_offset_before_the_beginning_is_refused)
+EACH_DRIVER(negative_offset_is_rejected)
 {
     char in[4];
     weft_op op;
@@ -498,11 +498,11 @@ EACH_DRIVER(an_offset_before_the_beginning_is_refused)
     teardown();
 }
 
-TEST(an_operation_is_not_started_twice)
+TEST(second_start_of_operation_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(starts_twice, NULL, err, sizeof err)));
-    CHECK(strstr(err, "an operation is started that has not been delivered"));
+    CHECK(strstr(err, "an operation is started again before it was delivered"));
 }
 
 /* The thread that had handed operations to the kernel has ended: they go on. */
@@ -513,7 +513,7 @@ static void *turns_once(void *arg)
     return NULL;
 }
 
-EACH_DRIVER(a_loop_outlives_the_thread_that_used_it)
+EACH_DRIVER(loop_outlives_thread_that_used_loop)
 {
     weft_op op;
     pthread_t thread;
@@ -522,7 +522,7 @@ EACH_DRIVER(a_loop_outlives_the_thread_that_used_it)
     CHECK_EQ(pthread_create(&thread, NULL, turns_once, &op), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     weft_loop_turn(loop, weft_after(10000000));
-    CHECK(weft_op_take(loop) == NULL);
+    CHECK(weft_loop_poll_completion(loop) == NULL);
     CHECK_EQ(write(ends[1], "x", 1), 1);
     CHECK_EQ(wait_for(&op), 1);
     teardown();

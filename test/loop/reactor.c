@@ -86,7 +86,7 @@ static void turn_until(const int *what, int value)
     }
 }
 
-EACH_DRIVER(readiness_is_a_level)
+EACH_DRIVER(watch_readiness_is_level_triggered)
 {
     setup(driver);
     add(0, WEFT_READABLE, notes);
@@ -110,7 +110,7 @@ EACH_DRIVER(readiness_is_a_level)
     teardown();
 }
 
-EACH_DRIVER(both_directions_in_one_call)
+EACH_DRIVER(watch_reports_both_directions_in_one_call)
 {
     setup(driver);
     feed(0);
@@ -130,7 +130,7 @@ EACH_DRIVER(both_directions_in_one_call)
     teardown();
 }
 
-EACH_DRIVER(the_end_of_the_peer_is_readable)
+EACH_DRIVER(peer_close_is_reported_as_readable)
 {
     setup(driver);
     add(0, WEFT_READABLE, notes);
@@ -159,7 +159,7 @@ static void told(weft_watch *watch, int fd, int events, void *arg)
     }
 }
 
-EACH_DRIVER(a_cancel_is_told_and_a_removal_is_not)
+EACH_DRIVER(watch_cancel_is_reported_and_remove_is_not)
 {
     setup(driver);
     ended = 0;
@@ -209,7 +209,7 @@ static void removes_others(weft_watch *watch, int fd, int events, void *arg)
     CHECK_EQ(weft_watch_remove(watch), 0);
 }
 
-EACH_DRIVER(a_callback_removes_itself_and_the_others)
+EACH_DRIVER(watch_callback_can_remove_itself_and_others)
 {
     setup(driver);
     for (int i = 0; i < PAIRS; i++) {
@@ -233,7 +233,7 @@ static void closes_itself(weft_watch *watch, int fd, int events, void *arg)
     }
 }
 
-EACH_DRIVER(a_callback_closes_its_descriptor)
+EACH_DRIVER(watch_callback_can_close_its_fd)
 {
     setup(driver);
     ended = 0;
@@ -274,7 +274,7 @@ static void reuses(weft_watch *watch, int fd, int events, void *arg)
     }
 }
 
-EACH_DRIVER(a_number_that_comes_again_in_the_same_turn)
+EACH_DRIVER(fd_reused_in_same_turn_is_not_reported)
 {
     setup(driver);
     completes = driver == WEFT_DRIVER_URING;
@@ -305,7 +305,7 @@ static void always(weft_watch *watch, int fd, int events, void *arg)
     calls[index_of(arg)]++;
 }
 
-EACH_DRIVER(a_busy_watch_starves_nobody)
+EACH_DRIVER(busy_watch_starves_no_other_watch)
 {
     setup(driver);
     for (int i = 0; i < PAIRS - 1; i++) {
@@ -331,7 +331,7 @@ static void *closes(void *arg)
     return NULL;
 }
 
-EACH_DRIVER(another_thread_closes)
+EACH_DRIVER(close_by_other_thread_ends_watch)
 {
     pthread_t thread;
     setup(driver);
@@ -347,7 +347,7 @@ EACH_DRIVER(another_thread_closes)
 }
 
 /* One that rests waits for nothing, but it ends all the same. */
-EACH_DRIVER(a_close_ends_watches_that_rest)
+EACH_DRIVER(close_ends_disabled_watches)
 {
     setup(driver);
     ended = 0;
@@ -382,7 +382,7 @@ EACH_DRIVER(a_close_ends_watches_that_rest)
 
 /* The memory of a watch that was to be told of a close, and was not. Whoever looks for leaks sees
  * it. */
-EACH_DRIVER(a_loop_is_destroyed_before_it_tells_of_a_close)
+EACH_DRIVER(loop_can_be_destroyed_before_close_is_reported)
 {
     setup(driver);
     for (int i = 0; i < PAIRS; i++) {
@@ -401,7 +401,7 @@ EACH_DRIVER(a_loop_is_destroyed_before_it_tells_of_a_close)
     loop = NULL;
 }
 
-EACH_DRIVER(many_watches)
+EACH_DRIVER(three_hundred_watches_all_report)
 {
     enum { MANY = 300 };
     static weft_watch *many[MANY];
@@ -426,7 +426,7 @@ EACH_DRIVER(many_watches)
     teardown();
 }
 
-TEST(what_cannot_be_watched)
+TEST(unwatchable_fd_or_events_are_rejected)
 {
     weft_watch *watch;
     setup(WEFT_DRIVER_EPOLL);

@@ -8,11 +8,11 @@
 #include <errno.h>
 
 #include "actor/fiber.h"
-#include "actor/ledger.h"
 #include "actor/mailbox.h"
-#include "actor/parcel.h"
+#include "actor/pending.h"
+#include "actor/pending_send.h"
+#include "actor/relation.h"
 #include "actor/route.h"
-#include "actor/tie.h"
 #include "actor/trace.h"
 #include "model/fibers.h"
 
@@ -24,23 +24,23 @@ _Atomic(bool) weft__actor_tracing;
 weft_actor *weft__actor_of(weft_pid who)
 {
     weft_actor *actor = weft__actor_find((uint32_t)who.id);
-    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
-    return weft__gate_generation(gate) == weft__pid_generation(who) ? actor : NULL;
+    uint64_t admission = actor ? atomic_load_explicit(&actor->admission, memory_order_acquire) : 0;
+    return weft__admission_generation(admission) == weft__pid_generation(who) ? actor : NULL;
 }
 
-void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
+void weft__envelope_discard(struct weft__envelope *envelope, uint32_t slot)
 {
     (void)slot;
     x_count(BURIED);
-    weft__letter_free(letter);
+    weft__envelope_free(envelope);
 }
 
-void weft__letters_bury(struct weft__link *letters, uint32_t slot)
+void weft__envelopes_discard(struct weft__link *envelopes, uint32_t slot)
 {
-    while (letters) {
-        struct weft__link *next = letters->next;
-        weft__letter_bury((struct weft__letter *)(void *)letters, slot);
-        letters = next;
+    while (envelopes) {
+        struct weft__link *next = envelopes->next;
+        weft__envelope_discard((struct weft__envelope *)(void *)envelopes, slot);
+        envelopes = next;
     }
 }
 
@@ -53,31 +53,33 @@ weft_actor *weft__actor_of_fiber(const struct weft__task *task)
     (void)task;
     return NULL;
 }
-void weft__actor_break(weft_pid who, bool always)
+void weft__actor_cancel_fiber(weft_pid who, bool always)
 {
     (void)who, (void)always;
 }
-int weft__route_letter(weft_pid to, struct weft__letter *letter)
+int weft__route_envelope(weft_pid to, struct weft__envelope *envelope)
 {
-    (void)to, (void)letter;
+    (void)to, (void)envelope;
     x_fail("a letter went to another node");
     return 0;
 }
-uint32_t weft__trace_new(void)
+uint32_t weft__actor_trace_new_id(void)
 {
     return 0;
 }
-void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct weft__letter *letter)
+void weft__actor_trace_emit(enum weft_actor_trace_kind kind, weft_pid to,
+                            const struct weft__envelope *envelope)
 {
-    (void)kind, (void)to, (void)letter;
+    (void)kind, (void)to, (void)envelope;
 }
 #ifndef WITH_EXITS
-void weft__exits_keep(struct weft__exits *exits, weft_pid who, int error, weft_buf *result)
+void weft__exit_records_add(struct weft__exit_records *exits, weft_pid who, int error,
+                            weft_buf *result)
 {
     (void)exits, (void)who, (void)error;
     X_ASSERT(!result);
 }
-int weft__exits_take(struct weft__exits *exits, weft_pid who, weft_buf **result)
+int weft__exit_records_take(struct weft__exit_records *exits, weft_pid who, weft_buf **result)
 {
     (void)exits, (void)who;
     *result = NULL;
@@ -94,7 +96,7 @@ void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
     (void)actor, (void)agreed, (void)reason;
 }
 #ifndef WITH_LEDGER
-void weft__ledger_end(weft_pid self)
+void weft__pending_end_actor(weft_pid self)
 {
     (void)self;
     x_fail("an actor of nothing to come has something to come");

@@ -3,7 +3,7 @@
  * threads. */
 #include "model/one_actor.h"
 
-void weft__parcel_settle(struct weft__parcel *parcel, int error)
+void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
 {
     (void)parcel, (void)error;
     x_fail("nobody waits for room");
@@ -77,7 +77,7 @@ static void complete_against_wait(int i)
         while (atomic_load_explicit(&asked, memory_order_acquire) == 0) {
             weft__futex_wait(&asked, 0, INT64_MAX);
         }
-        X_ASSERT(weft_complete(pid, 0, 0, NULL) == 0);
+        X_ASSERT(weft_command_complete(pid, 0, 0, NULL) == 0);
     }
 }
 
@@ -94,7 +94,7 @@ static void setup_none(void)
     setup_for(0);
 }
 
-static void send_against_end(int i)
+static void send_against_exit(int i)
 {
     if (i == 0) {
         serve();
@@ -111,7 +111,7 @@ static void none_lost(void)
     X_ASSERT(x_counted(SEEN) <= taken);
 }
 
-static void kill_against_end(int i)
+static void kill_against_exit(int i)
 {
     if (i == 0) {
         serve();
@@ -146,9 +146,9 @@ static void none_crossed(void)
 static const struct x_client clients[] = {
     X_CLIENT("send_against_sleep", 2, setup_one, send_against_sleep, one_came, .preemptions = 3,
              .stale = 2),
-    X_CLIENT("send_against_end", 3, setup_none, send_against_end, none_lost, .preemptions = 2,
+    X_CLIENT("send_against_exit", 3, setup_none, send_against_exit, none_lost, .preemptions = 2,
              .stale = 2),
-    X_CLIENT("kill_against_end", 2, setup_none, kill_against_end, killed),
+    X_CLIENT("kill_against_exit", 2, setup_none, kill_against_exit, killed),
     X_CLIENT("send_against_reuse", 2, setup_none, send_against_reuse, none_crossed,
              .preemptions = 3, .stale = 1),
     X_CLIENT("complete_against_wait", 3, setup_asking, complete_against_wait, both_came,

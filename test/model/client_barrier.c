@@ -102,7 +102,7 @@ static void last_against_interrupt(int i)
     if (i < 2) {
         try_to_meet(i);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 

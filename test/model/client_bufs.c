@@ -1,35 +1,35 @@
-/* Clients of buf/returns.h, buf/home.c and buf/buf.c: what is freed elsewhere, homes that close,
+/* Clients of buf/remote_free.h, buf/worker_cache.c and buf/buf.c: what is freed elsewhere, homes that close,
  * views that end on different threads. T0 owns the home; the others are plain threads. */
 #include <string.h>
 
 #include <weft/buf.h>
 
 #include "buf/block.h"
-#include "buf/depot.h"
-#include "buf/home.h"
+#include "buf/shared_pool.h"
+#include "buf/worker_cache.h"
 #include "model/explore.h"
 
-static struct weft__home home;
+static struct weft__buf_cache cache;
 static weft_buf *bufs[3];
 static weft_buf *views[2];
 static bool is_shut;
 
-struct weft__home *weft__home_self(void)
+struct weft__buf_cache *weft__buf_cache_self(void)
 {
-    return x_thread() <= 0 ? &home : NULL; /* setup and check as well */
+    return x_thread() <= 0 ? &cache : NULL; /* setup and check as well */
 }
 
-uint64_t weft__home_fiber(void)
+uint64_t weft__buf_fiber(void)
 {
     return 0;
 }
 
 static void setup(void)
 {
-    memset(&home, 0, sizeof home);
+    memset(&cache, 0, sizeof cache);
     is_shut = false;
-    weft__returns_open(&home.returns);
-    x_name(&home, sizeof home, "home");
+    weft__remote_free_open(&cache.remote_free);
+    x_name(&cache, sizeof cache, "home");
     weft_buf_set_limits(NULL);
     for (int i = 0; i < 3; i++) {
         bufs[i] = weft_buf_alloc(8, 0);
@@ -66,16 +66,16 @@ static void rest(void)
         weft_buf_free(bufs[i]);
     }
     for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
-        const struct weft__home_counts *c = &home.counts[class];
-        X_ASSERT(c->hits + c->misses == c->put + home.foreign[class].freed);
+        const struct weft__buf_cache_counts *c = &cache.counts[class];
+        X_ASSERT(c->hits + c->misses == c->put + cache.foreign[class].freed);
     }
     if (!is_shut) {
-        weft__home_shut(&home);
+        weft__buf_cache_release(&cache);
     }
     for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
-        const struct weft__home_counts *c = &home.counts[class];
-        const struct weft__home_foreign *f = &home.foreign[class];
-        X_ASSERT(f->freed == f->taken_in + f->strays);
+        const struct weft__buf_cache_counts *c = &cache.counts[class];
+        const struct weft__buf_cache_remote *f = &cache.foreign[class];
+        X_ASSERT(f->freed == f->drained + f->to_system);
         X_ASSERT(c->kept == 0);
     }
 }
@@ -89,7 +89,7 @@ static void use_one(void)
     weft_buf_free(buf);
 }
 
-static void freed_elsewhere(int i)
+static void freed_on_other_thread(int i)
 {
     if (i == 0) {
         use_one();
@@ -104,16 +104,16 @@ static void freed_by_two(int i)
 {
     if (i == 0) {
         use_one();
-        weft__home_tick(&home);
+        weft__buf_cache_tick(&cache);
     } else {
         pass(i);
     }
 }
 
-static void home_closes(int i)
+static void worker_cache_closes(int i)
 {
     if (i == 0) {
-        weft__home_shut(&home);
+        weft__buf_cache_release(&cache);
         is_shut = true;
     } else {
         pass(i);
@@ -129,11 +129,11 @@ static void setup_closing(void)
 }
 
 /* The home of a worker that is gone becomes that of one who comes. */
-static void home_changes_hands(int i)
+static void worker_cache_changes_owner(int i)
 {
     if (i == 0) {
-        weft__home_shut(&home);
-        weft__returns_open(&home.returns);
+        weft__buf_cache_release(&cache);
+        weft__remote_free_open(&cache.remote_free);
         use_one();
     } else {
         pass(0);
@@ -146,7 +146,7 @@ static void two_views_end(int i)
 {
     if (i == 0) {
         use_one();
-        weft__home_tick(&home);
+        weft__buf_cache_tick(&cache);
         use_one();
     } else {
         X_ASSERT(views[i - 1]->data[0] == 0);
@@ -166,7 +166,7 @@ static void setup_views_alone(void)
 static void becomes_writable(int i)
 {
     if (i == 0) {
-        if (weft_buf_writable(bufs[1])) {
+        if (weft_buf_is_writable(bufs[1])) {
             bufs[1]->data[0] = 1;
         }
     } else {
@@ -182,11 +182,13 @@ static void setup_one_view(void)
 }
 
 static const struct x_client clients[] = {
-    X_CLIENT("freed_elsewhere", 2, setup, freed_elsewhere, rest, .spurious = 1),
-    X_CLIENT("home_changes_hands", 2, setup, home_changes_hands, rest, .spurious = 1),
+    X_CLIENT("freed_on_other_thread", 2, setup, freed_on_other_thread, rest, .spurious = 1),
+    X_CLIENT("worker_cache_changes_owner", 2, setup, worker_cache_changes_owner, rest,
+             .spurious = 1),
     X_CLIENT("becomes_writable", 2, setup_one_view, becomes_writable, rest),
-    X_CLIENT("on_the_way_is_bounded", 2, setup_narrow, freed_elsewhere, rest),
-    X_CLIENT("home_closes", 3, setup_closing, home_closes, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("remote_free_list_is_bounded", 2, setup_narrow, freed_on_other_thread, rest),
+    X_CLIENT("worker_cache_closes", 3, setup_closing, worker_cache_closes, rest, .preemptions = 2,
+             .stale = 1),
     X_CLIENT("freed_by_two", 3, setup, freed_by_two, rest, .preemptions = 2, .stale = 1),
     X_CLIENT("two_views_end", 3, setup_views_alone, two_views_end, rest, .preemptions = 2,
              .stale = 1),

@@ -1,4 +1,4 @@
-/* Clients of net/call.c and net/room.c: what was delivered to a wait comes out of it, or is left
+/* Clients of net/call.c and net/fd_exhaustion.c: what was delivered to a wait comes out of it, or is left
  * for the next. Conservation: interrupts in = -EINTR out + still pending, whatever else ends the
  * wait at the same moment: an edge, a close, a completion, a free descriptor. Two fibers wait on
  * one side of a descriptor: one in its place in the record, the other listed. */
@@ -11,9 +11,9 @@
 
 #include "io/driver.h"
 #include "io/edge.h"
-#include "io/stat.h"
+#include "io/statx.h"
 #include "net/call.h"
-#include "net/room.h"
+#include "net/fd_exhaustion.h"
 #include "sched/fork.h"
 
 #define FD 3
@@ -35,7 +35,7 @@ void weft__unmap(void *memory, size_t bytes)
     (void)memory, (void)bytes;
 }
 
-int weft__fd_leave_shared(const struct weft__fd *which)
+int weft__fd_take_reopened(const struct weft__fd *which)
 {
     (void)which;
     return -1;
@@ -66,7 +66,7 @@ int64_t weft__op_perform(struct weft__op *op)
     return -EAGAIN;
 }
 
-int weft__op_connected(int fd)
+int weft__op_connect_result(int fd)
 {
     (void)fd;
     return 0;
@@ -125,7 +125,7 @@ static const struct weft__driver_kind readiness = {.watch = watch, .forget = for
 static struct weft__io_counters counters[FIBERS];
 static struct weft__driver drivers[FIBERS];
 static struct weft__fd *record;
-static struct weft__seen seen;
+static struct weft__fd_snapshot seen;
 static int results[FIBERS];
 static const struct weft__wait_kind kind = {.name = "test", .descriptor = true};
 
@@ -154,7 +154,7 @@ static void setup(void)
     setup_with(&readiness);
     X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET) == 0);
     X_ASSERT(weft__fd_claim(record, &drivers[0]) == 0);
-    seen = weft__call_see(record, WEFT__SIDE_IN);
+    seen = weft__call_observe(record, WEFT__SIDE_IN);
 }
 
 static void edge(void)
@@ -173,7 +173,7 @@ static bool interrupt_left(int i)
 static void rest(void)
 {
     fibers_rest();
-    X_ASSERT(!record->listed && !weft__fd_who(&record->place[WEFT__SIDE_IN]));
+    X_ASSERT(!record->listed && !weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]));
 }
 
 /* --- two who wait for an edge ------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static void two_against_interrupt(int i)
     if (i < FIBERS) {
         waits_for_edge(i);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(1)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(1)) == 0);
         edge();
     }
 }
@@ -219,7 +219,7 @@ static void edge_against_interrupt(int i)
     } else if (i == 1) {
         waits_for_edge(i);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(1)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(1)) == 0);
     }
 }
 
@@ -252,11 +252,11 @@ static void close_against_interrupt(int i)
         results[0] = 0;
     } else if (i == 1) {
         /* What it has seen may be what is closed already: then the call fails. */
-        struct weft__seen late = weft__call_see(record, WEFT__SIDE_IN);
+        struct weft__fd_snapshot late = weft__call_observe(record, WEFT__SIDE_IN);
         results[1] = weft__call_wait_edge(record, WEFT__SIDE_IN, late, WEFT_FOREVER, &kind);
         X_ASSERT(results[1] == 0 || results[1] == -EINTR || results[1] == WEFT__CLOSED);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(1)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(1)) == 0);
     }
 }
 
@@ -279,13 +279,13 @@ static void drive(void)
     while (!atomic_load_explicit(&submitted, memory_order_acquire)) {
         x_spin();
     }
-    struct weft__op *op = weft__driver_asked(&drivers[1]);
+    struct weft__op *op = weft__driver_next_cancel(&drivers[1]);
     asked = op != NULL;
     if (asked) {
-        weft__driver_unask(&drivers[1], op);
+        weft__driver_drop_cancel(&drivers[1], op);
     }
     call.op.result = asked ? -ECANCELED : RESULT;
-    weft__driver_over(&drivers[1], &call.op);
+    weft__driver_op_finished(&drivers[1], &call.op);
     weft__chain_init(&ready);
     call.op.complete(&call.op, &ready);
     weft__place_chain(&ready);
@@ -300,7 +300,7 @@ static void completion_against_interrupt(int i)
         results[1] = (int)weft__call_complete(&drivers[1], &call, WEFT_FOREVER, &kind);
         X_ASSERT(results[1] == RESULT || results[1] == -EINTR);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(1)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(1)) == 0);
     }
 }
 
@@ -317,27 +317,27 @@ static uint64_t closed;
 static void setup_room(void)
 {
     setup_with(&readiness);
-    weft__room_reset();
-    closed = weft__room_closed();
-    weft__room_enter();
+    weft__fd_exhaustion_reset();
+    closed = weft__fd_exhaustion_close_count();
+    weft__fd_exhaustion_enter();
 }
 
-static void room_against_interrupt(int i)
+static void fd_exhaustion_against_interrupt(int i)
 {
     if (i == 0) {
-        weft__room_freed();
+        weft__fd_exhaustion_notify();
         results[0] = 0;
     } else if (i == 1) {
-        results[1] = weft__room_wait(closed, WEFT_FOREVER);
+        results[1] = weft__fd_exhaustion_wait(closed, WEFT_FOREVER);
         X_ASSERT(results[1] == 0 || results[1] == -EINTR);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(1)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(1)) == 0);
     }
 }
 
 static void conserved_room(void)
 {
-    weft__room_leave();
+    weft__fd_exhaustion_leave();
     fibers_rest();
     X_ASSERT((results[1] == -EINTR) + interrupt_left(1) == 1);
 }
@@ -353,8 +353,8 @@ static const struct x_client clients[] = {
              .preemptions = 2, .stale = 1),
     X_CLIENT("completion_against_interrupt", 3, setup_flight, completion_against_interrupt,
              conserved_flight, .preemptions = 2, .stale = 1),
-    X_CLIENT("room_against_interrupt", 3, setup_room, room_against_interrupt, conserved_room,
-             .preemptions = 2, .stale = 1),
+    X_CLIENT("fd_exhaustion_against_interrupt", 3, setup_room, fd_exhaustion_against_interrupt,
+             conserved_room, .preemptions = 2, .stale = 1),
 };
 
 X_MAIN(clients)

@@ -48,7 +48,7 @@ static void two_interrupts(int i)
         results[1] = weft_event_wait(THE_EVENT, TWIN_NOW);
         X_ASSERT(results[1] == -EINTR || results[1] == -ETIMEDOUT);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -65,7 +65,7 @@ static void one_interrupt_one_wait(int i)
         results[0] = weft_event_wait(THE_EVENT, TWIN_NOW);
         results[1] = weft_event_wait(THE_EVENT, TWIN_NOW);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -73,9 +73,9 @@ static void clear_against_interrupt(int i)
 {
     if (i == 0) {
         results[0] = weft_event_wait(THE_EVENT, TWIN_NOW);
-        cleared = weft_clear_interrupt();
+        cleared = weft_fiber_clear_interrupt();
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -100,7 +100,7 @@ static void set_against_interrupt(int i)
     } else if (i == 1) {
         weft_event_set(THE_EVENT);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -112,7 +112,7 @@ static void cancel_against_interrupt(int i)
     } else if (i == 1) {
         X_ASSERT(weft_cancel(HANDLE(0)) == 0);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -121,21 +121,21 @@ static void cancel_against_interrupt(int i)
 static void interrupt_against_shield(int i)
 {
     if (i == 0) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         X_ASSERT(weft_event_wait(THE_EVENT, TWIN_NOW) == -ETIMEDOUT);
-        weft_shield_leave();
+        weft_fiber_shield_leave();
         results[0] = weft_event_wait(THE_EVENT, TWIN_NOW);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
 static void cancel_against_shield(int i)
 {
     if (i == 0) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         X_ASSERT(weft_event_wait(THE_EVENT, TWIN_NOW) == -ETIMEDOUT);
-        weft_shield_leave();
+        weft_fiber_shield_leave();
         X_ASSERT(weft_event_wait(THE_EVENT, WEFT_FOREVER) == -ECANCELED);
     } else {
         X_ASSERT(weft_cancel(HANDLE(0)) == 0);
@@ -145,9 +145,9 @@ static void cancel_against_shield(int i)
 static void abort_through_shield(int i)
 {
     if (i == 0) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         X_ASSERT(weft_event_wait(THE_EVENT, WEFT_FOREVER) == -ECANCELED);
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     } else {
         X_ASSERT(weft__cancel(HANDLE(0), ABORT, NULL) == 0);
     }
@@ -159,8 +159,8 @@ static void firm_wait(int i)
     if (i == 0) {
         struct weft__waiter waiter;
         struct weft__node node;
-        weft_shield_enter();
-        weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM);
+        weft_fiber_shield_enter();
+        weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_UNABORTABLE);
         weft__node_init(&node, &waiter, 0);
         if (weft__event_arm(&place.event, &node)) {
             X_ASSERT(weft__waiter_park(&waiter, WEFT_FOREVER, &test_kind, 0) == WEFT__REASON_DONE);
@@ -168,7 +168,7 @@ static void firm_wait(int i)
         } else {
             X_ASSERT(weft__waiter_disarm(&waiter) == WEFT__REASON_NONE);
         }
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     } else if (i == 1) {
         weft_event_set(THE_EVENT);
     } else {

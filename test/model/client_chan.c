@@ -207,7 +207,7 @@ static void interrupt_against_send(int i)
     } else if (i == 1) {
         send_item(1, 1, 0);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 

@@ -67,7 +67,7 @@ static void set_against_interrupt(int i)
     } else if (i == 1) {
         weft_event_set(THE_EVENT);
     } else {
-        X_ASSERT(weft_interrupt(HANDLE(0)) == 0);
+        X_ASSERT(weft_fiber_interrupt(HANDLE(0)) == 0);
     }
 }
 
@@ -83,9 +83,9 @@ static void interrupt_is_kept(void)
 static void shielded(int i)
 {
     if (i == 0) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         X_ASSERT(weft_event_wait(THE_EVENT, WEFT_FOREVER) == 0);
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     } else if (i == 1) {
         weft_event_set(THE_EVENT);
     } else {

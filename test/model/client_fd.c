@@ -9,7 +9,7 @@
 #include "base/futex.h"
 #include "io/driver.h"
 #include "io/edge.h"
-#include "io/stat.h"
+#include "io/statx.h"
 #include "model/explore.h"
 #include "model/twins.h"
 
@@ -35,7 +35,7 @@ void weft__unmap(void *memory, size_t bytes)
 }
 
 /* No descriptor here is shared with other processes. */
-int weft__fd_leave_shared(const struct weft__fd *record)
+int weft__fd_take_reopened(const struct weft__fd *record)
 {
     (void)record;
     return -1;
@@ -161,13 +161,13 @@ static void setup(void)
 static void rest(void)
 {
     X_ASSERT(!record->list[WEFT__SIDE_IN].first && !record->list[WEFT__SIDE_IN].last);
-    X_ASSERT(!record->listed && !weft__fd_who(&record->place[WEFT__SIDE_IN]));
+    X_ASSERT(!record->listed && !weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]));
     int64_t linked = 0;
     for (int i = 0; i < 4; i++) {
         linked += atomic_load_explicit(&counters[i].linked, memory_order_relaxed);
     }
     X_ASSERT(linked == 0);
-    X_ASSERT(weft__fd_is(record, WEFT__FD_KNOWN) || !record->home);
+    X_ASSERT(weft__fd_is(record, WEFT__FD_REGISTERED) || !record->driver);
 }
 
 /* --- the user, as net/call.c has it ---------------------------------------------------------- */
@@ -192,9 +192,9 @@ static int user_reads(struct wait *wait)
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
     while (weft__fd_generation(record) == generation) {
         uint32_t edges = weft__fd_edges(side);
-        if (!weft__fd_empty_at(side, edges)) {
+        if (!weft__fd_is_empty_at(side, edges)) {
             int n = try_read();
-            if (n == 1 && !weft__fd_is(record, WEFT__FD_HUNG)) {
+            if (n == 1 && !weft__fd_is(record, WEFT__FD_HUNG_UP)) {
                 weft__fd_note_empty(side, edges); /* a short read */
             }
             if (n != -EAGAIN) {
@@ -220,7 +220,7 @@ static int fiber_reads(int i, struct wait *wait, uint32_t mine)
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
     while (weft__fd_generation(record) == mine) {
         uint32_t edges = weft__fd_edges(side);
-        int n = weft__fd_empty_at(side, edges) ? -EAGAIN : try_read();
+        int n = weft__fd_is_empty_at(side, edges) ? -EAGAIN : try_read();
         if (n != -EAGAIN) {
             return n;
         }
@@ -321,10 +321,10 @@ static void fiber_against_reopen(int i)
 }
 
 /* One that was found known, and is forgotten before the call begins. */
-static void late_against_close(int i)
+static void file_op_against_close(int i)
 {
     if (i == 0) {
-        if (weft__fd_is(record, WEFT__FD_KNOWN)) {
+        if (weft__fd_is(record, WEFT__FD_REGISTERED)) {
             X_ASSERT(fiber_reads(0, &first, weft__fd_generation(record)) == WEFT__CLOSED);
         }
     } else {
@@ -338,7 +338,7 @@ static void unwait_against_edge(int i)
     if (i == 0) {
         uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
         if (weft__fd_wait(record, WEFT__SIDE_IN, generation, edges, &here[0], &fibers[0], 5) == 0) {
-            weft__fd_unwait(record, WEFT__SIDE_IN, &fibers[0], 5, &here[0]);
+            weft__fd_cancel_wait(record, WEFT__SIDE_IN, &fibers[0], 5, &here[0]);
         }
     } else {
         weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
@@ -424,13 +424,13 @@ static void use_against_close(int i)
         const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
         X_ASSERT(used ? used == record : err == -EBADF);
     } else {
-        X_ASSERT(!weft__fd_dispose(record, NULL, &here[1], NULL, &err) && err == 0);
+        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[1], NULL, &err) && err == 0);
     }
 }
 
 static void is_unknown(void)
 {
-    X_ASSERT(!weft__fd_is(record, WEFT__FD_KNOWN));
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_REGISTERED));
     rest();
 }
 
@@ -438,7 +438,7 @@ static void is_unknown(void)
 static void close_against_close(int i)
 {
     int err = 0;
-    X_ASSERT(!weft__fd_dispose(record, NULL, &here[i], NULL, &err));
+    X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[i], NULL, &err));
     X_ASSERT(err == 0 || err == -EBADF);
     if (err == 0) {
         x_count(1);
@@ -448,7 +448,7 @@ static void close_against_close(int i)
 static void one_has_closed_it(void)
 {
     X_ASSERT(x_counted(1) == 1);
-    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_IN_CLOSE));
     is_unknown();
 }
 
@@ -480,7 +480,7 @@ static void linger_against_reopen(int i)
 {
     int err = 0;
     if (i == 0) {
-        X_ASSERT(!weft__fd_dispose(record, NULL, &here[0], NULL, &err) && err == 0);
+        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[0], NULL, &err) && err == 0);
     } else {
         take_the_number();
         X_ASSERT(weft__fd_claim(record, &driver) == 0);
@@ -491,8 +491,8 @@ static void linger_against_reopen(int i)
 static void it_is_the_new_one(void)
 {
     rest();
-    X_ASSERT(weft__fd_is(record, WEFT__FD_KNOWN) && record->home == &driver);
-    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+    X_ASSERT(weft__fd_is(record, WEFT__FD_REGISTERED) && record->driver == &driver);
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_IN_CLOSE));
 }
 
 /* The new one is closed too before the old one's close is through, and somebody uses it as long as
@@ -505,7 +505,7 @@ static void linger_against_another_close(int i)
         end_the_linger();
     }
     if (i < 2) {
-        X_ASSERT(!weft__fd_dispose(record, NULL, &here[i], NULL, &err) && err == 0);
+        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[i], NULL, &err) && err == 0);
     } else {
         const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
         X_ASSERT(used ? used == record : err == -EBADF);
@@ -514,12 +514,12 @@ static void linger_against_another_close(int i)
 
 static void nobody_closes_it(void)
 {
-    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_IN_CLOSE));
     is_unknown();
 }
 
 /* An event that was under way when the number came again. */
-static void old_event_for_a_new_descriptor(int i)
+static void stale_event_for_reused_fd(int i)
 {
     if (i == 0) {
         weft__fd_forget(record, NULL, &here[x_thread()], NULL);
@@ -547,23 +547,23 @@ static void setup_request(void)
 
 /* The fiber: a deadline, then the end, then its frame is gone. The driver: the end, and a look at
  * what was asked for. */
-static void ask_against_the_end(int i)
+static void cancel_against_completion(int i)
 {
     if (i == 0) {
-        weft__driver_ask(&driver, &asked->op);
+        weft__driver_request_cancel(&driver, &asked->op);
         sleep_until_completed(asked);
         x_free(asked);
     } else {
         struct weft__op *op;
-        if (x_choose(2) && (op = weft__driver_asked(&driver))) {
+        if (x_choose(2) && (op = weft__driver_next_cancel(&driver))) {
             op->ending = true;
-            weft__driver_unask(&driver, op);
+            weft__driver_drop_cancel(&driver, op);
         }
-        weft__driver_over(&driver, &asked->op);
+        weft__driver_op_finished(&driver, &asked->op);
         complete(&asked->op, NULL);
-        while ((op = weft__driver_asked(&driver))) {
+        while ((op = weft__driver_next_cancel(&driver))) {
             op->ending = true;
-            weft__driver_unask(&driver, op);
+            weft__driver_drop_cancel(&driver, op);
         }
         ended = 1;
     }
@@ -572,7 +572,7 @@ static void ask_against_the_end(int i)
 /* What was asked for late is not lost either: it is over. */
 static void nothing_is_asked(void)
 {
-    X_ASSERT(ended && !driver.asked);
+    X_ASSERT(ended && !driver.cancel_requests);
 }
 
 /* --- operations in flight --------------------------------------------------------------------- */
@@ -585,7 +585,7 @@ static struct weft__op *flights[2]; /* one in its place in the record, one in th
 static void number_is_free(struct weft__fd_closer *closer, void *ready)
 {
     (void)closer, (void)ready;
-    X_ASSERT(!record->listed && !weft__fd_who(&record->place[WEFT__SIDE_IN]));
+    X_ASSERT(!record->listed && !weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]));
     ended++;
 }
 static struct weft__fd_closer closer = {.empty = number_is_free};
@@ -601,23 +601,23 @@ static void setup_flights(void)
         memset(flights[i], 0, sizeof *flights[i]);
         weft__op_init(flights[i], FD, WEFT__OP_RECV, WEFT__SIDE_IN);
         flights[i]->driver = &ring;
-        weft__fd_begin_locked(record, flights[i]);
+        weft__fd_begin_op_locked(record, flights[i]);
     }
-    X_ASSERT(weft__fd_who(&record->place[WEFT__SIDE_IN]) == flights[0] && record->listed);
+    X_ASSERT(weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) == flights[0] && record->listed);
 }
 
 /* The driver ends them, in any order, and then they are gone; a close asks for their end, and waits
  * for the last. */
-static void flights_against_close(int i)
+static void in_flight_against_close(int i)
 {
     if (i == 0) {
         int first_one = x_choose(2);
         for (int n = 0; n < 2; n++) {
             struct weft__op *op = flights[n ^ first_one];
             bool closes = weft__fd_generation(record) != generation;
-            weft__fd_end(record, op, NULL);
+            weft__fd_end_op(record, op, NULL);
             X_ASSERT(!closes || op->closed);
-            weft__driver_over(&ring, op);
+            weft__driver_op_finished(&ring, op);
             x_free(op);
         }
     } else if (!weft__fd_forget(record, &closer, &here[1], NULL)) {
@@ -628,17 +628,17 @@ static void flights_against_close(int i)
 static void number_was_freed(void)
 {
     rest();
-    X_ASSERT(ended == 1 && !ring.asked && !record->closer);
-    X_ASSERT(!weft__fd_is(record, WEFT__FD_CLOSING));
+    X_ASSERT(ended == 1 && !ring.cancel_requests && !record->closer);
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_CLOSE_PENDING));
 }
 
 /* An edge is for those who wait for readiness: it does not touch what is in flight. */
-static void flights_against_edge(int i)
+static void in_flight_against_edge(int i)
 {
     if (i == 0) {
-        weft__fd_end(record, flights[0], NULL);
+        weft__fd_end_op(record, flights[0], NULL);
         x_free(flights[0]);
-        weft__fd_end(record, flights[1], NULL);
+        weft__fd_end_op(record, flights[1], NULL);
         x_free(flights[1]);
     } else {
         weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
@@ -651,10 +651,10 @@ static const struct x_client clients[] = {
     X_CLIENT("fiber_against_edge", 2, setup, fiber_against_edge, rest),
     X_CLIENT("fiber_against_close", 2, setup, fiber_against_close, rest),
     X_CLIENT("fiber_against_reopen", 2, setup, fiber_against_reopen, rest, .preemptions = 3),
-    X_CLIENT("late_against_close", 2, setup, late_against_close, rest),
+    X_CLIENT("file_op_against_close", 2, setup, file_op_against_close, rest),
     X_CLIENT("unwait_against_edge", 2, setup, unwait_against_edge, rest),
     X_CLIENT("unlink_against_edge", 2, setup, unlink_against_edge, rest),
-    X_CLIENT("old_event_for_a_new_descriptor", 2, setup, old_event_for_a_new_descriptor, rest),
+    X_CLIENT("stale_event_for_reused_fd", 2, setup, stale_event_for_reused_fd, rest),
     X_CLIENT("claim_against_close", 2, setup, claim_against_close, rest),
     X_CLIENT("use_against_close", 2, setup_unknown, use_against_close, is_unknown),
     X_CLIENT("close_against_close", 2, setup, close_against_close, one_has_closed_it),
@@ -666,9 +666,11 @@ static const struct x_client clients[] = {
     X_CLIENT("wait_against_reopen", 2, setup, wait_against_reopen, rest, .preemptions = 3),
     X_CLIENT("two_bytes", 3, setup, two_bytes, rest, .preemptions = 2, .stale = 1),
     X_CLIENT("two_fibers", 3, setup, two_fibers, rest, .preemptions = 2, .stale = 1),
-    X_CLIENT("ask_against_the_end", 2, setup_request, ask_against_the_end, nothing_is_asked),
-    X_CLIENT("flights_against_close", 2, setup_flights, flights_against_close, number_was_freed),
-    X_CLIENT("flights_against_edge", 2, setup_flights, flights_against_edge, rest),
+    X_CLIENT("cancel_against_completion", 2, setup_request, cancel_against_completion,
+             nothing_is_asked),
+    X_CLIENT("in_flight_against_close", 2, setup_flights, in_flight_against_close,
+             number_was_freed),
+    X_CLIENT("in_flight_against_edge", 2, setup_flights, in_flight_against_edge, rest),
 };
 
 X_MAIN(clients)

@@ -1,4 +1,4 @@
-/* Clients of sync/future.c and sync/derive.c: deciding against waits and against one another;
+/* Clients of sync/future.c and sync/future_combinators.c: deciding against waits and against one another;
  * derived futures against the end of those they are derived from. All memory must be free again at
  * the end. */
 #include <errno.h>
@@ -22,7 +22,7 @@ static void setup(void)
 static void rest(void)
 {
     fibers_rest();
-    X_ASSERT(!future->source.waiters.first && !future->thens.first);
+    X_ASSERT(!future->source.waiters.first && !future->continuations.first);
     weft_future_unref(future);
 }
 

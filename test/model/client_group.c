@@ -1,4 +1,4 @@
-/* Clients of sched/gate.h and of the rounds that serve it, sched/rounds.c: what is sent to a group
+/* Clients of sched/intake.h and of the rounds that serve it, sched/group_scheduler.c: what is sent to a group
  * against its end. T0 is the dispatcher's thread, which sleeps as a worker does; the others send
  * functions, fibers and the request to stop. T0 leaves when the group has finished: one that never
  * does is a deadlock. The group is freed then, by T0. */
@@ -7,9 +7,9 @@
 
 #include "model/explore.h"
 #include "model/twins.h"
-#include "sched/body.h"
+#include "sched/group_scheduler.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
+#include "sched/stackless.h"
 
 #define SENDERS 2
 
@@ -20,9 +20,9 @@ struct sent {
 
 static weft_pool *pool;
 static struct weft__worker *worker;
-static struct weft__rounds rounds;
-static struct weft__ranks *by_number[2];
-static struct weft__ranks *group;
+static struct weft__group_sched rounds;
+static struct weft__group_queues *by_number[2];
+static struct weft__group_queues *group;
 static struct weft__task task;
 static bool stopping, finished;
 static int accepted[SENDERS + 1], served[SENDERS + 1], written[SENDERS + 1];
@@ -44,7 +44,7 @@ void weft__worker_poll(struct weft__worker *w) /* of one that spins: sched/spin.
     (void)w;
 }
 
-bool weft__worker_told_to_leave(const struct weft__worker *w)
+bool weft__worker_should_exit(const struct weft__worker *w)
 {
     (void)w;
     return finished;
@@ -56,24 +56,24 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *which)
     X_ASSERT(false); /* all are bodies here */
 }
 
-static enum weft__body_step step(struct weft__worker *w, struct weft__task *which)
+static enum weft__stackless_step step(struct weft__worker *w, struct weft__task *which)
 {
     X_ASSERT(which == &task && weft__task_state(which) == WEFT__TASK_RUNNING);
     served[1] += written[1];
-    weft__rounds_end(w->rounds, which);
-    return WEFT__BODY_END;
+    weft__group_sched_end(w->group_sched, which);
+    return WEFT__STACKLESS_END;
 }
 
-static const struct weft__body_kind kind = {.what = "task", .step = step};
+static const struct weft__stackless_kind kind = {.what = "task", .step = step};
 
-bool weft__waiter_end_late(struct weft__task *which, uint64_t armed, uint64_t flags)
+bool weft__waiter_end_settled(struct weft__task *which, uint64_t armed, uint64_t flags)
 {
     (void)which, (void)armed, (void)flags;
     X_ASSERT(false); /* it does not wait */
     return false;
 }
 
-void weft__gauge_round(struct weft__worker *w)
+void weft__worker_metrics_end_round(struct weft__worker *w)
 {
     (void)w;
 }
@@ -83,21 +83,21 @@ void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint6
     (void)w, (void)kind, (void)who;
 }
 
-void weft__order_started(struct weft__order *order, const struct weft__task *which)
+void weft__run_order_add_start(struct weft__run_order *order, const struct weft__task *which)
 {
     (void)order, (void)which;
 }
 
-void weft__order_runs(struct weft__order *order, const struct weft__task *which)
+void weft__run_order_add_run(struct weft__run_order *order, const struct weft__task *which)
 {
     (void)order, (void)which;
 }
 
 /* As dispatch/group.c settles it. */
-static void settle(struct weft__ranks *ranks)
+static void settle(struct weft__group_queues *queues)
 {
-    if (!stopping || finished || ranks->live > 0 || !weft__gate_is_still(&ranks->gate) ||
-        !weft__gate_shut(&ranks->gate)) {
+    if (!stopping || finished || queues->live > 0 || !weft__intake_is_empty(&queues->intake) ||
+        !weft__intake_close(&queues->intake)) {
         return;
     }
     finished = true;
@@ -117,15 +117,15 @@ static void setup(void)
     worker->pool = pool;
     weft__parker_init(&worker->sleeper.parker);
     weft__inbox_init(&worker->inbox);
-    weft__rounds_init(&rounds, worker);
-    weft__ranks_init(group, &rounds);
+    weft__group_sched_init(&rounds, worker);
+    weft__group_queues_init(group, &rounds);
     group->index = 1;
     group->slice = 10;
     by_number[1] = group;
-    rounds.ranks = by_number;
+    rounds.queues = by_number;
     rounds.settle = settle;
-    task = (struct weft__task){.flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED,
-                               .body = &kind,
+    task = (struct weft__task){.flags = WEFT__TASK_STACKLESS | WEFT__TASK_GROUPED,
+                               .stackless = &kind,
                                .group = 1,
                                .signals = 1,
                                .slot = 1};
@@ -143,8 +143,8 @@ static void setup(void)
 static void dispatch(void)
 {
     while (!finished) {
-        weft__rounds_work(&rounds, UINT_MAX);
-        if (!finished && !weft__rounds_busy(&rounds)) {
+        weft__group_sched_run(&rounds, UINT_MAX);
+        if (!finished && !weft__group_sched_is_busy(&rounds)) {
             weft__parker_park(&worker->sleeper.parker, INT64_MAX);
         }
     }
@@ -163,26 +163,26 @@ static void run_stop(struct weft__command *command)
     x_free(command);
 }
 
-static bool post(struct weft__ranks *to, void (*run)(struct weft__command *))
+static bool post(struct weft__group_queues *to, void (*run)(struct weft__command *))
 {
     struct sent *sent = x_alloc(sizeof *sent, false);
-    *sent = (struct sent){.command = {.run = run, .ranks = to}, .by = x_thread()};
+    *sent = (struct sent){.command = {.run = run, .queues = to}, .by = x_thread()};
     if (run == run_sent) {
         written[x_thread()] = 1;
     }
-    if (!weft__gate_enter(&to->gate)) {
+    if (!weft__intake_enter(&to->intake)) {
         x_free(sent);
         return false;
     }
-    weft__rounds_post(to->rounds, &sent->command); /* from here on the group may be gone */
+    weft__group_sched_post(to->rounds, &sent->command); /* from here on the group may be gone */
     return true;
 }
 
-/* As a spawn from outside does it: sched/fiber.c, sched/place.c. */
+/* As a spawn from outside does it: sched/fiber.c, sched/placement.c. */
 static bool spawn(void)
 {
     written[x_thread()] = 1;
-    if (!weft__gate_enter(&group->gate)) {
+    if (!weft__intake_enter(&group->intake)) {
         return false;
     }
     if (weft__inbox_push_remote(&worker->inbox, &task.link)) {
@@ -197,7 +197,7 @@ static void rest(void)
     for (int i = 1; i <= SENDERS; i++) {
         X_ASSERT(served[i] == accepted[i]); /* exactly those, exactly once */
     }
-    X_ASSERT(!weft__rounds_busy(&rounds));
+    X_ASSERT(!weft__group_sched_is_busy(&rounds));
     x_free(group);
     x_free(worker);
     x_free(pool);

@@ -126,7 +126,7 @@ static bool sleep_once(struct weft__sleeper *sleeper, bool searching)
     if (!found && !atomic_load_explicit(&leaving, memory_order_seq_cst)) {
         park(sleeper);
     }
-    return weft__idle_leave(&idle, sleeper) || (found && searching && weft__idle_search(&idle));
+    return weft__idle_leave(&idle, sleeper) || (found && searching && weft__idle_try_search(&idle));
 }
 
 static struct weft__link *find_work(int worker)
@@ -135,12 +135,12 @@ static struct weft__link *find_work(int worker)
     for (;;) {
         struct weft__link *link = take(worker);
         if (!link && !told_to_leave()) {
-            searching = searching || (!sleepers[worker].host && weft__idle_search(&idle));
+            searching = searching || (!sleepers[worker].host && weft__idle_try_search(&idle));
             link = searching ? take(worker) : NULL;
         }
         if (link || told_to_leave()) {
             if (searching) {
-                weft__idle_found(&idle);
+                weft__idle_end_search(&idle);
             }
             return link;
         }

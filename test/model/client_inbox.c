@@ -53,7 +53,7 @@ static bool drain(void)
 static void finish(int n)
 {
     drain();
-    X_ASSERT(weft__inbox_empty(&inbox));
+    X_ASSERT(weft__inbox_is_empty(&inbox));
     X_ASSERT(x_counted(WAKES) == x_counted(DRAINS));
     items_check(n);
 }
@@ -124,7 +124,7 @@ static void push_again(int i)
 static void wait_for(int n)
 {
     while (received < n) {
-        if (!drain() && weft__inbox_empty(&inbox)) {
+        if (!drain() && weft__inbox_is_empty(&inbox)) {
             weft__parker_park(&parker, INT64_MAX);
         }
     }

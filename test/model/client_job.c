@@ -4,18 +4,18 @@
 
 #define FIBERS 1
 #include "model/fibers.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 #include "sync/job.h"
 
 /* Each job is something outside, from when it is queued. */
 enum { REFS, UNREFS };
 
-void weft__outside_ref(void)
+void weft__wake_source_ref(void)
 {
     x_count(REFS);
 }
 
-void weft__outside_unref(void)
+void weft__wake_source_unref(void)
 {
     x_count(UNREFS);
 }
@@ -65,7 +65,7 @@ static void rest(void)
 
 /* As blocking.c does it. Returns the reason; *left if it was not done. */
 static enum weft__reason wait_for(struct weft__job *which, int64_t deadline,
-                                  enum weft__job_left *left)
+                                  enum weft__job_outcome *left)
 {
     struct weft__waiter waiter;
     struct weft__node node;
@@ -77,8 +77,8 @@ static enum weft__reason wait_for(struct weft__job *which, int64_t deadline,
     atomic_store_explicit(&queued, 1, memory_order_relaxed);
     weft__futex_wake(&queued, 1);
     enum weft__reason reason = weft__jobs_park(&jobs, &waiter, deadline);
-    *left = weft__reason_done(reason) ? node.status ? WEFT__JOB_NEVER_RAN : WEFT__JOB_RAN
-                                      : weft__jobs_leave(&jobs, which);
+    *left = weft__reason_is_done(reason) ? node.status ? WEFT__JOB_NEVER_RAN : WEFT__JOB_RAN
+                                         : weft__jobs_leave(&jobs, which);
     return reason;
 }
 
@@ -98,7 +98,7 @@ static void work(void)
     weft__source_unlock(&jobs.source);
     if (mine) {
         mine->run((struct weft_blocking_job *)(void *)mine);
-        weft__jobs_end(&jobs, mine);
+        weft__jobs_finish(&jobs, mine);
     }
 }
 
@@ -111,7 +111,7 @@ static void caller_releases(void)
 
 static void detachable(int64_t deadline)
 {
-    enum weft__job_left left;
+    enum weft__job_outcome left;
     wait_for(job, deadline, &left);
     if (left == WEFT__JOB_RAN) {
         X_ASSERT(*data == 1);
@@ -167,7 +167,7 @@ static void leave_at_once(int i)
 static void on_stack(int i)
 {
     if (i == 0) {
-        enum weft__job_left left;
+        enum weft__job_outcome left;
         struct weft__job *mine = x_alloc(sizeof *mine, false);
         weft__job_init(mine, run, NULL);
         wait_for(mine, 0, &left);
@@ -186,7 +186,7 @@ static void on_stack(int i)
 static void drop_against_leave(int i)
 {
     if (i == 0) {
-        enum weft__job_left left;
+        enum weft__job_outcome left;
         wait_for(job, LATER, &left);
         X_ASSERT(left == WEFT__JOB_NEVER_RAN);
         caller_releases();

@@ -71,7 +71,7 @@ static int lock_by_hand(int i, int64_t deadline)
     } else {
         (void)!weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
     }
-    if (weft__reason_done(reason)) {
+    if (weft__reason_is_done(reason)) {
         X_ASSERT(weft_mutex_is_mine(THE_MUTEX));
     }
     return weft__reason_errno(reason);

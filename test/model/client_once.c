@@ -42,7 +42,7 @@ static void calls_it(int i)
     (void)i;
 }
 
-static void looks_first(int i)
+static void checks_first(int i)
 {
     if (i == 1 && weft_once_is_done(THE_ONCE)) {
         X_ASSERT(calls == 1);
@@ -76,7 +76,7 @@ static void call_against_cancel(int i)
 
 static const struct x_client clients[] = {
     X_CLIENT("two_call", 2, setup, calls_it, rest, .preemptions = 3),
-    X_CLIENT("looks_first", 2, setup, looks_first, rest, .preemptions = 3),
+    X_CLIENT("checks_first", 2, setup, checks_first, rest, .preemptions = 3),
     X_CLIENT("call_against_deadline", 3, setup, call_against_deadline, rest, .preemptions = 2,
              .stale = 1),
     X_CLIENT("call_against_cancel", 3, setup, call_against_cancel, rest, .preemptions = 2,

@@ -62,7 +62,7 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
 }
 
 /* Nobody sends it elsewhere here. */
-void weft__hop_as_told(void)
+void weft__migrate_to_target(void)
 {
     X_ASSERT(!"moved");
 }
@@ -119,11 +119,11 @@ static void no_permit_left(void)
 static void park_against_unpark(int i)
 {
     if (i == 0) {
-        X_ASSERT(weft_park(WEFT_FOREVER) == 0);
+        X_ASSERT(weft_fiber_park(WEFT_FOREVER) == 0);
         X_ASSERT(published == 1);
     } else {
         published = 1;
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     }
 }
 
@@ -131,10 +131,10 @@ static void park_against_unpark(int i)
 static void one_unpark_one_park(int i)
 {
     if (i == 0) {
-        X_ASSERT(weft_park(WEFT_FOREVER) == 0);
-        X_ASSERT(weft_park(TWIN_NOW) == -ETIMEDOUT);
+        X_ASSERT(weft_fiber_park(WEFT_FOREVER) == 0);
+        X_ASSERT(weft_fiber_park(TWIN_NOW) == -ETIMEDOUT);
     } else {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     }
 }
 
@@ -142,18 +142,18 @@ static void one_unpark_one_park(int i)
 static void two_unparks(int i)
 {
     if (i == 0) {
-        X_ASSERT(weft_park(WEFT_FOREVER) == 0);
+        X_ASSERT(weft_fiber_park(WEFT_FOREVER) == 0);
     } else {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     }
 }
 
-static void look_for_unpark(int i)
+static void poll_for_unpark(int i)
 {
     if (i == 0) {
-        results[0] = weft_park(TWIN_NOW);
+        results[0] = weft_fiber_park(TWIN_NOW);
     } else {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     }
 }
 
@@ -188,10 +188,10 @@ static __attribute__((noinline)) void reuse_stack(void)
 static void deadline_against_unpark(int i)
 {
     if (i == 0) {
-        results[0] = weft_park(LATER);
+        results[0] = weft_fiber_park(LATER);
         reuse_stack();
     } else if (i == 1) {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     } else {
         fire_timers();
     }
@@ -202,9 +202,9 @@ static void deadline_against_unpark(int i)
 static void park_against_cancel(int i)
 {
     if (i == 0) {
-        X_ASSERT(weft_park(WEFT_FOREVER) == -ECANCELED);
-        X_ASSERT(weft_cancelled());
-        X_ASSERT(weft_park(WEFT_FOREVER) == -ECANCELED); /* until it ends */
+        X_ASSERT(weft_fiber_park(WEFT_FOREVER) == -ECANCELED);
+        X_ASSERT(weft_fiber_is_cancelled());
+        X_ASSERT(weft_fiber_park(WEFT_FOREVER) == -ECANCELED); /* until it ends */
     } else {
         X_ASSERT(weft_cancel(HANDLE) == 0);
     }
@@ -213,9 +213,9 @@ static void park_against_cancel(int i)
 static void cancel_against_unpark(int i)
 {
     if (i == 0) {
-        results[0] = weft_park(WEFT_FOREVER);
+        results[0] = weft_fiber_park(WEFT_FOREVER);
     } else if (i == 1) {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     } else {
         X_ASSERT(weft_cancel(HANDLE) == 0);
     }
@@ -236,7 +236,7 @@ static void unpark_of_another_wait(int i)
         weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
         X_ASSERT(weft__waiter_park(&waiter, WEFT_FOREVER, &test_kind, 0) == WEFT__REASON_CANCEL);
     } else if (i == 1) {
-        X_ASSERT(weft_unpark(HANDLE) == 0);
+        X_ASSERT(weft_fiber_unpark(HANDLE) == 0);
     } else {
         X_ASSERT(weft_cancel(HANDLE) == 0);
     }
@@ -259,10 +259,10 @@ static void unpark_against_end(int i)
         published = 1; /* of the fiber, under its lock */
         weft__ident_retire(&task);
     } else {
-        int err = weft_unpark(HANDLE);
+        int err = weft_fiber_unpark(HANDLE);
         X_ASSERT(err == 0 || err == -ESRCH);
         if (err == 0) {
-            X_ASSERT(weft_unpark(HANDLE + ((weft_fiber)1 << 32)) == -ESRCH);
+            X_ASSERT(weft_fiber_unpark(HANDLE + ((weft_fiber)1 << 32)) == -ESRCH);
         }
     }
 }
@@ -347,7 +347,7 @@ static const struct x_client clients[] = {
     X_CLIENT("park_against_unpark", 2, setup, park_against_unpark, no_permit_left, .spurious = 1),
     X_CLIENT("one_unpark_one_park", 2, setup, one_unpark_one_park, no_permit_left),
     X_CLIENT("two_unparks", 3, setup, two_unparks, rests),
-    X_CLIENT("look_for_unpark", 2, setup, look_for_unpark, kept_or_used),
+    X_CLIENT("poll_for_unpark", 2, setup, poll_for_unpark, kept_or_used),
     X_CLIENT("park_against_cancel", 2, setup, park_against_cancel, NULL),
     X_CLIENT("cancel_against_unpark", 3, setup, cancel_against_unpark, unparked_or_cancelled),
     X_CLIENT("unpark_of_another_wait", 3, setup, unpark_of_another_wait, permit_is_left),

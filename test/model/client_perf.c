@@ -2,7 +2,7 @@
  * others are plain threads. */
 #include <string.h>
 
-#include "base/text.h"
+#include "base/objname.h"
 #include "model/explore.h"
 #include "sched/perf.h"
 #include "sched/worker.h"
@@ -18,7 +18,7 @@ struct weft__worker *weft__worker_self(void)
 }
 
 /* The names of types are kept for good: no leak of an execution. */
-char *weft__text_copy(const char *text)
+char *weft__objname_copy(const char *text)
 {
     return strdup(text);
 }
@@ -45,9 +45,9 @@ static void setup(void)
 {
     memset(&weft__perf, 0, sizeof weft__perf);
     atomic_init(&weft__perf.mask, 0);
-    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
-        atomic_init(&weft__perf.places[i].callback, NULL);
-        atomic_init(&weft__perf.places[i].mask, 0);
+    for (unsigned i = 0; i < WEFT__PERF_SLOTS; i++) {
+        atomic_init(&weft__perf.slots[i].callback, NULL);
+        atomic_init(&weft__perf.slots[i].mask, 0);
     }
     atomic_init(&weft__perf.lock.word, 0);
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
@@ -94,8 +94,8 @@ static void rest(void)
 static void event_against_removal(int i)
 {
     if (i == 0) {
-        weft__perf_tell(10, 1, 1, 1);
-        weft__perf_tell(8, 1, 1, 1);
+        weft__perf_emit(10, 1, 1, 1);
+        weft__perf_emit(8, 1, 1, 1);
     } else {
         remove_it(0);
     }
@@ -104,7 +104,7 @@ static void event_against_removal(int i)
 static void event_against_install(int i)
 {
     if (i == 0) {
-        weft__perf_tell(10, 1, 1, 1);
+        weft__perf_emit(10, 1, 1, 1);
     } else {
         install(0);
         remove_it(0);
@@ -115,7 +115,7 @@ static void event_against_install(int i)
 static void one_follows_another(int i)
 {
     if (i == 0) {
-        weft__perf_tell(8, 1, 1, 1);
+        weft__perf_emit(8, 1, 1, 1);
     } else {
         remove_it(0);
         install(1);
@@ -128,7 +128,7 @@ static void one_follows_another(int i)
 static void one_goes_while_another_stays(int i)
 {
     if (i == 0) {
-        weft__perf_tell(10, 1, 1, 1);
+        weft__perf_emit(10, 1, 1, 1);
     } else {
         remove_it(0);
         install(0);
@@ -150,10 +150,10 @@ static void rest_both(void)
     rest();
 }
 
-static void two_threads_tell(int i)
+static void two_threads_report(int i)
 {
     if (i < 2) {
-        weft__perf_tell(10, 1, 1, 1);
+        weft__perf_emit(10, 1, 1, 1);
     } else {
         remove_it(0);
     }
@@ -166,7 +166,7 @@ static const struct x_client clients[] = {
              .stale = 2),
     X_CLIENT("one_goes_while_another_stays", 2, setup_both, one_goes_while_another_stays, rest_both,
              .preemptions = 2, .stale = 2),
-    X_CLIENT("two_threads_tell", 3, setup_installed, two_threads_tell, rest, .preemptions = 2,
+    X_CLIENT("two_threads_report", 3, setup_installed, two_threads_report, rest, .preemptions = 2,
              .stale = 1),
 };
 

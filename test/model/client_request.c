@@ -1,7 +1,7 @@
-/* Clients of obs/request.h: a sampler, and threads that are asked. A deadline may pass at any
+/* Clients of obs/sample_request.h: a sampler, and threads that are asked. A deadline may pass at any
  * moment. */
 #include "model/explore.h"
-#include "obs/request.h"
+#include "obs/sample_request.h"
 
 static struct weft__request request;
 static _Atomic(int) asked_for; /* written by the sampler before it asks */
@@ -10,7 +10,7 @@ static int shot;               /* plain: the thread's while it copies, else the 
 static void setup(void)
 {
     atomic_init(&request.word, 0);
-    atomic_init(&request.bell, 0);
+    atomic_init(&request.doorbell, 0);
     atomic_init(&asked_for, 0);
     shot = 0;
     x_name(&request, sizeof request, "request");
@@ -19,13 +19,13 @@ static void setup(void)
 
 static bool answer(int tid)
 {
-    if (!weft__request_take(&request, tid)) {
+    if (!weft__request_accept(&request, tid)) {
         return false;
     }
     int seen = atomic_load_explicit(&asked_for, memory_order_relaxed);
     X_ASSERT(seen >= tid); /* what was asked, or what will be refused */
     shot = tid;
-    weft__request_answer(&request, tid, WEFT__REQUEST_TAKEN);
+    weft__request_complete(&request, tid, WEFT__REQUEST_COPIED);
     return true;
 }
 
@@ -34,15 +34,15 @@ static bool sample(int tid, int64_t deadline)
 {
     atomic_store_explicit(&asked_for, tid,
                           memory_order_relaxed); /* one that copies may look at it */
-    if (!weft__request_ask(&request, tid)) {
+    if (!weft__request_post(&request, tid)) {
         return false;
     }
     enum weft__request_step step = weft__request_await(&request, deadline);
-    if (step == WEFT__REQUEST_ASKED && weft__request_withdraw(&request, tid)) {
+    if (step == WEFT__REQUEST_POSTED && weft__request_withdraw(&request, tid)) {
         return true;
     }
     step = weft__request_await(&request, deadline);
-    if (step == WEFT__REQUEST_TAKEN) {
+    if (step == WEFT__REQUEST_COPIED) {
         X_ASSERT(shot == tid);
         shot = 0;
     }
@@ -54,7 +54,7 @@ static void patient(int i)
 {
     if (i == 0) {
         sample(1, INT64_MAX);
-        X_ASSERT(weft__request_step(&request) == WEFT__REQUEST_TAKEN);
+        X_ASSERT(weft__request_step(&request) == WEFT__REQUEST_COPIED);
     } else {
         while (!answer(i)) {
             x_spin();

@@ -18,41 +18,41 @@ static void setup(void)
 {
     fibers_setup();
     memset(&place, 0, sizeof place);
-    memset(weft__shows, 0, 3 * sizeof weft__shows[0]);
+    memset(weft__reader_slots, 0, 3 * sizeof weft__reader_slots[0]);
     for (int i = 0; i < FIBERS; i++) {
-        twin_show(i, NULL);
+        twin_reader_slot(i, NULL);
     }
     weft_rwlock_init(THE_LOCK, NULL);
     shared = 0;
     atomic_init(&through, 0);
     x_name(&place, sizeof place, "rwlock");
-    x_name(weft__shows, 3 * sizeof weft__shows[0], "shows");
+    x_name(weft__reader_slots, 3 * sizeof weft__reader_slots[0], "shows");
 }
 
 static void setup_read(void)
 {
     setup();
-    atomic_init(&place.lock.word, WEFT__SHOW_UNIT);
+    atomic_init(&place.lock.word, WEFT__READER_SLOT_UNIT);
 }
 
 /* Thread 0 shows its readers. */
 static void setup_showing(void)
 {
-    struct weft__show *show = &weft__shows[1];
+    struct weft__reader_slot *reader_slot = &weft__reader_slots[1];
     setup();
-    show->tag = WEFT__SHOW_TAG;
-    show->worker = &workers[0];
-    atomic_init(&show->taken, 1);
-    workers[0].show = show;
-    twin_show(0, show);
-    atomic_init(&place.lock.word, WEFT__SHOW_TAG);
+    reader_slot->tag = WEFT__READER_SLOT_TAG;
+    reader_slot->worker = &workers[0];
+    atomic_init(&reader_slot->taken, 1);
+    workers[0].reader_slot = reader_slot;
+    twin_reader_slot(0, reader_slot);
+    atomic_init(&place.lock.word, WEFT__READER_SLOT_TAG);
 }
 
 /* ... and one reads. */
 static void setup_shown(void)
 {
     setup_showing();
-    atomic_init(&weft__shows[1].word, &place.lock.word);
+    atomic_init(&weft__reader_slots[1].word, &place.lock.word);
 }
 
 static void setup_written(void)
@@ -66,8 +66,8 @@ static void rest(void)
 {
     fibers_rest();
     X_ASSERT(!place.lock.source.waiters.first && !place.lock.readers.first);
-    X_ASSERT((place.lock.word & ~(uint64_t)WEFT__SHOW_TAG) == 0 && place.lock.writer == 0);
-    X_ASSERT(!weft__shows[1].word);
+    X_ASSERT((place.lock.word & ~(uint64_t)WEFT__READER_SLOT_TAG) == 0 && place.lock.writer == 0);
+    X_ASSERT(!weft__reader_slots[1].word);
 }
 
 static void write_section(void)
@@ -129,7 +129,7 @@ static enum weft__reason wait_admitted(uint64_t writer)
 
 static void read_admitted(void)
 {
-    X_ASSERT(weft__reason_done(wait_admitted(0)));
+    X_ASSERT(weft__reason_is_done(wait_admitted(0)));
     read_section();
 }
 
@@ -164,7 +164,7 @@ static void admitted_gives_up(int i, uint64_t writer)
         write_section();
     } else if (i == 2) {
         write_surely();
-    } else if (weft__reason_done(wait_admitted(writer))) {
+    } else if (weft__reason_is_done(wait_admitted(writer))) {
         if (writer) {
             write_section();
         } else {
@@ -259,7 +259,7 @@ static void reader_gives_up(int i)
 static void settle_against_write(int i)
 {
     if (i == 0) {
-        weft__show_settle(&weft__shows[1]);
+        weft__reader_slot_settle(&weft__reader_slots[1]);
         read_section();
     } else {
         write_surely();
@@ -291,21 +291,21 @@ static void write_against_read(int i)
     }
 }
 
-static void show_up_against_write(int i)
+static void publish_slot_against_write(int i)
 {
     if (i == 0) {
-        weft__rwlock_show_up(&place.lock);
+        weft__rwlock_enter_slot(&place.lock);
         read_surely();
     } else {
         write_surely();
     }
 }
 
-/* A writer waits, thread 0 begins to show meanwhile. */
-static void show_up_while_read(int i)
+/* A writer waits; meanwhile thread 0 begins to use its reader slot. */
+static void publish_slot_while_read(int i)
 {
     if (i == 0) {
-        weft__rwlock_show_up(&place.lock);
+        weft__rwlock_enter_slot(&place.lock);
         read_surely();
     } else if (i == 1) {
         write_surely();
@@ -315,15 +315,15 @@ static void show_up_while_read(int i)
 }
 
 static const struct x_client clients[] = {
-    X_CLIENT("shown_read_twice", 2, setup_showing, read_twice_against_write, rest, .preemptions = 2,
+    X_CLIENT("slot_read_twice", 2, setup_showing, read_twice_against_write, rest, .preemptions = 2,
              .stale = 2),
-    X_CLIENT("shown_try_to_write", 1, setup_showing, read_and_try_to_write, rest, 0),
+    X_CLIENT("slot_try_to_write", 1, setup_showing, read_and_try_to_write, rest, 0),
     X_CLIENT("write_against_read", 2, setup_showing, write_against_read, rest, .preemptions = 3),
-    X_CLIENT("show_up_against_write", 2, setup, show_up_against_write, rest, .preemptions = 2,
-             .stale = 2),
-    X_CLIENT("shown_against_both", 3, setup_shown, unlock_against_both, rest, .preemptions = 1,
+    X_CLIENT("publish_slot_against_write", 2, setup, publish_slot_against_write, rest,
+             .preemptions = 2, .stale = 2),
+    X_CLIENT("slot_against_both", 3, setup_shown, unlock_against_both, rest, .preemptions = 1,
              .stale = 1),
-    X_CLIENT("shown_writer_gives_up", 3, setup_shown, writer_gives_up, rest, .preemptions = 1,
+    X_CLIENT("slot_writer_gives_up", 3, setup_shown, writer_gives_up, rest, .preemptions = 1,
              .stale = 1),
     X_CLIENT("read_against_write", 2, setup, read_against_write, rest, .preemptions = 4),
     X_CLIENT("two_write", 2, setup, two_write, rest, .preemptions = 2),
@@ -344,11 +344,11 @@ static const struct x_client clients[] = {
     X_CLIENT("only_writer_gives_up", 3, setup_read, only_writer_gives_up, rest, .preemptions = 1,
              .stale = 1),
     X_CLIENT("writer_gives_up", 3, setup_read, writer_gives_up, rest, .preemptions = 1, .stale = 1),
-    X_CLIENT("shown_read_against_write", 2, setup_showing, read_against_write, rest,
+    X_CLIENT("slot_read_against_write", 2, setup_showing, read_against_write, rest,
              .preemptions = 3, .stale = 2),
-    X_CLIENT("shown_against_write", 2, setup_shown, settle_against_write, rest, .preemptions = 3),
-    X_CLIENT("show_up_while_read", 3, setup_read, show_up_while_read, rest, .preemptions = 2,
-             .stale = 1),
+    X_CLIENT("slot_against_write", 2, setup_shown, settle_against_write, rest, .preemptions = 3),
+    X_CLIENT("publish_slot_while_read", 3, setup_read, publish_slot_while_read, rest,
+             .preemptions = 2, .stale = 1),
 };
 
 X_MAIN(clients)

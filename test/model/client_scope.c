@@ -9,7 +9,7 @@
 #define FIBERS 3
 #include "model/fibers.h"
 #include "sched/cancel.h"
-#include "sched/local.h"
+#include "sched/fiber_local.h"
 #include "sync/event.h"
 #include "sync/scope.h"
 
@@ -67,7 +67,7 @@ static void live_as_child(int i)
 }
 
 /* As the product's: cleanups, then the joiners under the ident lock. */
-void weft_exit(void *value)
+void weft_fiber_exit(void *value)
 {
     int i = x_thread();
     uint64_t ident;
@@ -90,7 +90,7 @@ int64_t weft_now(void)
     return TWIN_NOW;
 }
 
-bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
+bool weft__migration_will_return_to(const struct weft__rare *rare, const weft_pool *pool)
 {
     (void)rare, (void)pool;
     return false;
@@ -222,11 +222,11 @@ static void parent_is_cancelled(int i)
 static void parent_is_aborted(int i)
 {
     if (i == 0) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         open_it(0, false);
         spawn(waits, 0);
         X_ASSERT(close_it() == -ECANCELED);
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     } else if (i == 1) {
         live_as_child(i);
     } else {

@@ -319,7 +319,7 @@ static void setup_body(void)
     x_name(&told, sizeof told, "told");
 }
 
-static void body_against_send(int i)
+static void stackless_against_send(int i)
 {
     if (i == 0) {
         struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_recv(&b, &x)};
@@ -330,7 +330,7 @@ static void body_against_send(int i)
     }
 }
 
-static void body_against_two(int i)
+static void stackless_against_two(int i)
 {
     if (i == 0) {
         struct weft_case cases[] = {weft_case_event(&place.storage), weft_case_recv(&a, &x)};
@@ -351,9 +351,9 @@ static const struct x_client clients[] = {
     X_CLIENT("both_slots", 2, setup_slots, both_slots, one_is_left, .preemptions = 3, .stale = 1),
     X_CLIENT("beside_event", 2, setup, beside_event, rest, .preemptions = 3),
     X_CLIENT("stolen", 2, setup_slots, stolen, rest, .preemptions = 3, .stale = 1),
-    X_CLIENT("body_against_send", 2, setup_body, body_against_send, one_is_left, .preemptions = 3,
-             .stale = 1),
-    X_CLIENT("body_against_two", 3, setup_body, body_against_two, rest, .preemptions = 2),
+    X_CLIENT("stackless_against_send", 2, setup_body, stackless_against_send, one_is_left,
+             .preemptions = 3, .stale = 1),
+    X_CLIENT("stackless_against_two", 3, setup_body, stackless_against_two, rest, .preemptions = 2),
     X_CLIENT("decided_future", 2, setup_future, decided_future, free_future, .preemptions = 3),
     X_CLIENT("change_under_mutex", 2, setup, change_under_mutex, rest, .preemptions = 2,
              .stale = 1),

@@ -361,7 +361,7 @@ static _Atomic(uint32_t) sent; /* to the only thread that runs the task, T0 */
 static void setup_body(void)
 {
     setup();
-    task.flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED;
+    task.flags = WEFT__TASK_STACKLESS | WEFT__TASK_GROUPED;
     atomic_init(&sent, 0);
     x_name(&sent, sizeof sent, "sent");
 }
@@ -369,7 +369,7 @@ static void setup_body(void)
 static void rest(void)
 {
     frame = 10;
-    weft__task_rest(&task, weft__task_resting(&task));
+    weft__task_arm_settled(&task, weft__task_settled_word(&task));
 }
 
 /* T0 finds the task in its inbox, if it has not gone on without that. */
@@ -405,7 +405,7 @@ static void disturb(int i)
 /* The step takes its rest back: it ends at once, by what `why` says, or where it is sent to. */
 static void go_on_at_once(enum weft__reason why)
 {
-    if (!weft__task_unrest(&task)) {
+    if (!weft__task_unsettle(&task)) {
         resume_when_sent();
         return;
     }
@@ -508,9 +508,9 @@ static void life(int i)
     weft__task_requeue(&task);
     X_ASSERT(!weft__task_run(&task));
     uint64_t ticket = weft__task_arm(&task, WEFT__WAIT_OBJECT);
-    X_ASSERT(ticket == 6 && !weft__task_fired(&task));
+    X_ASSERT(ticket == 6 && !weft__task_is_fired(&task));
     X_ASSERT(weft__task_fire(&task, ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_WON);
-    X_ASSERT(weft__task_fired(&task));
+    X_ASSERT(weft__task_is_fired(&task));
     X_ASSERT(weft__task_disarm(&task) == WEFT__REASON_TIMEOUT);
     weft__task_finish(&task);
     X_ASSERT(weft__task_fire(&task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_LOST);

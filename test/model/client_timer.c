@@ -13,7 +13,7 @@ enum { CALLED };
 
 static weft_pool pool;
 static union {
-    struct weft__alarm alarm;
+    struct weft__user_timer alarm;
     weft_timer storage;
 } place;
 #define THE_TIMER (&place.storage)
@@ -36,7 +36,7 @@ static void called(weft_timer *timer, void *arg, uint64_t times)
 static void init(weft_timer *timer, weft_timer_fn fn)
 {
     weft_timer_init(timer, fn, NULL, &(struct weft_timer_opts){.pool = &pool});
-    weft__alarm_of(timer)->home = &workers[0];
+    weft__user_timer_of(timer)->home = &workers[0];
 }
 
 static void setup_idle(void)
@@ -77,7 +77,7 @@ static void fire(int i)
     weft__chain_init(&firing.ready);
     weft__wheel_advance(&workers[0].wheel, LATER + (1 << WEFT__WHEEL_TICK_SHIFT), 16, &firing);
     if (firing.run.alarm) {
-        weft__alarm_run(&firing, LATER + (1 << WEFT__WHEEL_TICK_SHIFT));
+        weft__user_timer_run(&firing, LATER + (1 << WEFT__WHEEL_TICK_SHIFT));
     }
     weft__place_chain(&firing.ready);
 }
@@ -94,7 +94,7 @@ static void cancel_against_expiry(int i)
 static void answer_is_definite(void)
 {
     fibers_rest();
-    X_ASSERT(!weft_timer_pending(THE_TIMER));
+    X_ASSERT(!weft_timer_is_pending(THE_TIMER));
     X_ASSERT(x_counted(CALLED) == (answer == WEFT_TIMER_CANCELLED ? 0 : 1));
 }
 
@@ -138,7 +138,7 @@ static void wait_with_a_deadline(int i)
 static void cancel_ends_recurring(void)
 {
     fibers_rest();
-    X_ASSERT(!weft_timer_pending(THE_TIMER));
+    X_ASSERT(!weft_timer_is_pending(THE_TIMER));
 }
 
 /* Set anew for a time far ahead: it is pending in the end, whatever it did before. */
@@ -154,7 +154,7 @@ static void set_against_expiry(int i)
 static void fires_again(void)
 {
     fibers_rest();
-    X_ASSERT(weft_timer_pending(THE_TIMER));
+    X_ASSERT(weft_timer_is_pending(THE_TIMER));
     X_ASSERT(place.alarm.node.deadline == INT64_C(1) << 40);
     X_ASSERT(x_counted(CALLED) == (answer ? 0 : 1));
     X_ASSERT(weft_timer_cancel(THE_TIMER) == WEFT_TIMER_CANCELLED);
@@ -168,7 +168,7 @@ static void two_workers_fire(int i)
 static void called_once(void)
 {
     fibers_rest();
-    X_ASSERT(x_counted(CALLED) == 1 && !weft_timer_pending(THE_TIMER));
+    X_ASSERT(x_counted(CALLED) == 1 && !weft_timer_is_pending(THE_TIMER));
 }
 
 /* A callback that gives up its own timer, and another that uses the wheel meanwhile. */
@@ -224,7 +224,7 @@ static void sleep_until_seen(struct weft__sleeper *sleeper)
             weft__parker_park(&sleeper->parker, INT64_MAX);
         }
         if (weft__idle_leave(&pool.idle, sleeper)) {
-            weft__idle_found(&pool.idle);
+            weft__idle_end_search(&pool.idle);
         }
     }
 }

@@ -57,7 +57,7 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
 {
     int i = x_thread();
     X_ASSERT(w == &workers[i] && post == WEFT__POST_PARK);
-    weft__show_settle(w->show);
+    weft__reader_slot_settle(w->reader_slot);
     if (weft__waiter_settle(&tasks[i])) {
         while (atomic_load_explicit(&placed[i], memory_order_acquire) == 0) {
             weft__futex_wait(&placed[i], 0, INT64_MAX);
@@ -111,7 +111,7 @@ __attribute__((unused)) static void fibers_setup(void)
         atomic_init(&tasks[i].ident, (uint64_t)GENERATION << 32 | WEFT__IDENT_LIVE);
         atomic_init(&placed[i], 0);
         workers[i].current = &tasks[i];
-        workers[i].show = NULL;
+        workers[i].reader_slot = NULL;
         workers[i].owner = &workers[i]; /* nothing that has no owner is his */
         weft__wheel_init(&workers[i].wheel, TWIN_NOW, WEFT__WHEEL_TICK_SHIFT);
     }

@@ -12,7 +12,7 @@ uint64_t weft__holder_thread(void)
 }
 
 /* Every fiber has a stack here. */
-struct weft__task *weft__holder_body(const struct weft__worker *w)
+struct weft__task *weft__holder_stackless(const struct weft__worker *w)
 {
     (void)w;
     return NULL;

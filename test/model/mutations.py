@@ -407,7 +407,7 @@ _of("task", "src/sched/task.h",
     "((uint64_t)WEFT__WAIT_PLAIN",
     "all rests have one ticket")
 _of("task", "src/sched/task.h",
-    "memory_order_acquire, memory_order_relaxed); /* pairs: rest, settle, unhold */",
+    "memory_order_acquire, memory_order_relaxed); /* pairs: arm_settled, settle, unhold */",
     "memory_order_relaxed, memory_order_relaxed);",
     "a signal does not wait for a viewer that still reads the frame")
 _of("task", "src/sched/task.h",
@@ -525,7 +525,7 @@ _of("park", "src/sched/park.c",
     ") {",
     "an unpark ends whatever the fiber waits for")
 _of("park", "src/sched/waiter.c",
-    "memory_order_seq_cst, /* pairs: told_to_leave, park */",
+    "memory_order_seq_cst, /* pairs: should_exit, park */",
     "memory_order_relaxed,",
     "firing a thread does not release the value")
 _of("park", "src/sched/waiter.c",

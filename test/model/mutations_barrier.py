@@ -23,7 +23,7 @@ _of("barrier", "src/sync/barrier.c",
     "    if (!weft__barrier_finish(b, &node) || reason == WEFT__REASON_CANCEL) {\n",
     "one is told that it has left, and the others have counted it")
 _of("barrier", "src/sync/barrier.c",
-    "    weft__waiter_hand_on(reason); /* this wait has not delivered it after all */\n",
+    "    weft__waiter_defer(reason); /* this wait did not deliver it after all */\n",
     "",
     "an interrupt that has not ended the wait is lost")
 _of("barrier", "src/sync/barrier.c",

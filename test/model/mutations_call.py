@@ -2,43 +2,43 @@
 
 STRUCTURES["call"] = {
     "client": "client_call.c",
-    "sources": ["src/net/call.c", "src/net/room.c", "src/io/fd.c", "src/io/driver.c", "src/base/error.c"] + WAIT,
-    "files": ["src/net/call.h", "src/net/call.c", "src/net/room.c"],
+    "sources": ["src/net/call.c", "src/net/fd_exhaustion.c", "src/io/fd.c", "src/io/driver.c", "src/base/error.c"] + WAIT,
+    "files": ["src/net/call.h", "src/net/call.c", "src/net/fd_exhaustion.c"],
 }
 
 _of("call", "src/net/call.c",
-    "    int ended = end_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
-    "    int ended = end_unlinked(err == -EBUSY ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
+    "    int ended = finish_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
+    "    int ended = finish_unlinked(err == -EBUSY ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
     "another waits in the record: the interrupt of the second is lost")
 _of("call", "src/net/call.c",
-    "    int ended = end_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
-    "    int ended = end_unlinked(err == -EAGAIN ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
+    "    int ended = finish_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
+    "    int ended = finish_unlinked(err == -EAGAIN ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
     "an edge has come: the interrupt is lost")
 _of("call", "src/net/call.c",
-    "return end_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);",
+    "return finish_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);",
     "(void)!weft__waiter_disarm(&wait.waiter);\n        return err == -EAGAIN ? 0 : err;",
     "an edge has come before it was listed: the interrupt is lost")
 _of("call", "src/net/call.c",
-    "    if (err != -EAGAIN && err != -EBUSY) {\n        weft__waiter_hand_on(reason);\n",
+    "    if (err != -EAGAIN && err != -EBUSY) {\n        weft__waiter_defer(reason);\n",
     "    if (err != -EAGAIN && err != -EBUSY) {\n",
     "the call fails: the interrupt is lost")
 _of("call", "src/net/call.c",
-    "    weft__waiter_hand_on(reason); /* it was done after all */\n",
+    "    weft__waiter_defer(reason); /* it was done after all */\n",
     "",
     "the operation was done after all: the interrupt is lost")
 _of("call", "src/net/call.c",
-    "    if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {\n        return",
-    "    if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {\n        weft__waiter_hand_on(reason);\n        return",
+    "    if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {\n        return",
+    "    if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {\n        weft__waiter_defer(reason);\n        return",
     "an interrupt that has ended the call is delivered once more")
-_of("call", "src/net/room.c",
-    "return weft__waiter_end_by(weft__waiter_disarm(&waiter), &room_kind, 0);",
+_of("call", "src/net/fd_exhaustion.c",
+    "return weft__waiter_end_by(weft__waiter_disarm(&waiter), &exhaustion_kind, 0);",
     "return weft__waiter_disarm(&waiter) == WEFT__REASON_CANCEL ? -125 : 0;",
     "a descriptor has become free: the interrupt is lost")
 _of("call", "src/sched/waiter.c",
-    "    if (reason == WEFT__REASON_INTERRUPT) {\n        weft_interrupt(weft_self());\n    }\n",
+    "    if (reason == WEFT__REASON_INTERRUPT) {\n        weft_fiber_interrupt(weft_self());\n    }\n",
     "",
     "what is handed on is lost")
 _of("call", "src/sched/waiter.c",
-    "        weft__waiter_note_end(weft__current(weft__worker_self()),\n                              &(struct weft__note){.kind = kind, .on = on}, reason);\n",
+    "        weft__waiter_record_end(weft__current(weft__worker_self()),\n                              &(struct weft__wait_note){.kind = kind, .on = on}, reason);\n",
     "",
     "nobody can tell what the interrupt has ended")

@@ -7,19 +7,19 @@ STRUCTURES["cancel"] = {
 }
 
 _of("cancel", "src/sched/cancel.c",
-    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED)",
+    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_UNABORTABLE : WEFT__WAIT_SHIELDED)",
     "WEFT__WAIT_SHIELDED",
     "an abort stops at a shield")
 _of("cancel", "src/sched/cancel.c",
-    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED)",
+    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_UNABORTABLE : WEFT__WAIT_SHIELDED)",
     "(flags & WEFT__IDENT_ABORT ? 0 : WEFT__WAIT_SHIELDED)",
     "an abort ends a wait that it must not")
 _of("cancel", "src/sched/waiter.c",
-    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM))",
+    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_UNABORTABLE))",
     "(flags & WEFT__IDENT_ABORT)",
     "an abort that came first ends a wait that it must not")
 _of("cancel", "src/sched/waiter.c",
-    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||",
+    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_UNABORTABLE)) ||",
     "",
     "an abort that came before the wait stops at a shield")
 _of("cancel", "src/sched/waiter.c",

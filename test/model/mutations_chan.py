@@ -2,7 +2,7 @@
 
 STRUCTURES["chan"] = {
     "client": "client_chan.c",
-    "sources": ["src/sync/chan.c", "src/sync/chan_steps.c", "src/base/error.c"] + WAIT,
+    "sources": ["src/sync/chan.c", "src/sync/chan_try.c", "src/base/error.c"] + WAIT,
     "files": ["src/sync/chan_locked.h", "src/sync/chan.c", "src/base/latch.h"],
 }
 
@@ -35,16 +35,16 @@ _of("chan", "src/sync/chan_locked.h",
     "",
     "a send does not look whether it is closed")
 _of("chan", "src/sync/chan.c",
-    "        if (take_over(c, slot(c, tail), ready)) {\n",
-    "        if (take_over(c, slot(c, tail), ready) && 0) {\n",
+    "        if (take_from_sender(c, slot(c, tail), ready)) {\n",
+    "        if (take_from_sender(c, slot(c, tail), ready) && 0) {\n",
     "the item of a sender that waited is not counted")
 _of("chan", "src/sync/chan_locked.h",
-    "    if (c->source.waiters.first && hand_over(c, item, ready)) {\n",
-    "    if (!c->capacity && c->source.waiters.first && hand_over(c, item, ready)) {\n",
+    "    if (c->source.waiters.first && hand_to_receiver(c, item, ready)) {\n",
+    "    if (!c->capacity && c->source.waiters.first && hand_to_receiver(c, item, ready)) {\n",
     "an item is put into the ring while somebody waits for it")
 _of("chan", "src/sync/chan.c",
-    "    if (__builtin_expect(c->source.waiters.first || !has_room(c) || is_closed(c), 0) ||",
-    "    if (__builtin_expect(!has_room(c) || is_closed(c), 0) ||",
+    "    if (__builtin_expect(c->source.waiters.first || !has_space(c) || is_closed(c), 0) ||",
+    "    if (__builtin_expect(!has_space(c) || is_closed(c), 0) ||",
     "a send with room does not look for those who wait")
 _of("chan", "src/sync/chan.c",
     "    if (__builtin_expect(c->senders.first || !has_item(c), 0) || c->item_bytes != WORD) {\n",
@@ -63,7 +63,7 @@ _of("chan", "src/sync/chan_locked.h",
     "    copy_bytes(c->slots + (tail & c->mask) * bytes, item, bytes);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_relaxed);\n",
     "a push does not release its slot")
 _of("chan", "src/sync/chan_locked.h",
-    "    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */\n",
+    "    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_space */\n",
     "    atomic_store_explicit(&c->head, head + 1, memory_order_relaxed);\n",
     "a pop does not release its slot")
 _of("chan", "src/base/latch.h",
@@ -71,24 +71,24 @@ _of("chan", "src/base/latch.h",
     "memory_order_relaxed);",
     "a latch is dropped without release")
 _of("chan", "src/base/latch.h",
-    "memory_order_acquire) == 0; /* pairs: drop */",
+    "memory_order_acquire) == 0; /* pairs: unlock */",
     "memory_order_relaxed) == 0;",
     "a latch is taken without acquire")
 _of("chan", "src/sync/chan.c",
-    "    memcpy(node->item, item, WORD);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n    return weft__place_front(task);\n",
-    "    void *to = node->item;\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n    weft__place_front(task);\n    memcpy(to, item, WORD);\n    return 0;\n",
+    "    memcpy(node->item, item, WORD);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    return weft__place_front(task);\n",
+    "    void *to = node->item;\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place_front(task);\n    memcpy(to, item, WORD);\n    return 0;\n",
     "a receiver is queued before its item is written")
 _of("chan", "src/sync/chan.c",
     "    memcpy(item, node->item, WORD);\n    weft__waitlist_remove_first(&c->senders, node);\n",
-    "    void *from = node->item;\n    weft__waitlist_remove_first(&c->senders, node);\n    weft__latch_drop(&c->send_latch);\n    weft__place_front(task);\n    memcpy(item, from, WORD);\n    return 0;\n",
+    "    void *from = node->item;\n    weft__waitlist_remove_first(&c->senders, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place_front(task);\n    memcpy(item, from, WORD);\n    return 0;\n",
     "a sender is queued before its item is read")
 _of("chan", "src/sync/chan.c",
-    "    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n",
-    "    weft__latch_drop(&c->send_latch);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n",
+    "    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n",
+    "    weft__latch_unlock(&c->send_latch);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n",
     "a receiver is unlinked without the latch")
 _of("chan", "src/sync/chan.c",
-    "    weft__waitlist_remove_first(&c->senders, node);\n    atomic_store_explicit(&c->offered,",
-    "    atomic_store_explicit(&c->offered,",
+    "    weft__waitlist_remove_first(&c->senders, node);\n    atomic_store_explicit(&c->has_sender,",
+    "    atomic_store_explicit(&c->has_sender,",
     "a sender that was served stays linked")
 _of("chan", "src/sync/chan.c",
     "    if (__builtin_expect(is_closed(c), 0)) {\n        unlock_senders(c);\n        return -EPIPE;\n    }\n",

@@ -19,7 +19,7 @@ _of("cond", "src/sync/cond.c",
     "        weft__node_init(&nodes[i], waiter, 0);\n",
     "which condition fired is not told")
 _of("cond", "src/sync/cond.c",
-    "        weft__mutex_lock_surely(weft__mutex_of(mutex));\n",
+    "        weft__mutex_lock_uninterruptible(weft__mutex_of(mutex));\n",
     "        (void)weft_mutex_lock(mutex, 0);\n",
     "a wait returns without the mutex")
 _of("cond", "src/sync/cond.c",

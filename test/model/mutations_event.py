@@ -31,6 +31,6 @@ _of("event", "src/sched/cancel.c",
     "",
     "an interrupt that was delivered comes again")
 _of("event", "src/sched/cancel.c",
-    "if (weft__task_ticket(task, &ticket, &kind) && may_end(kind, flags)) {",
+    "if (weft__task_ticket(task, &ticket, &kind) && can_end(kind, flags)) {",
     "if (weft__task_ticket(task, &ticket, &kind)) {",
     "a cancel goes through a shield")

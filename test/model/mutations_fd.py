@@ -19,13 +19,13 @@ _of("fd", "src/io/edge.h",
     "",
     "a fiber's wait for the old descriptor is linked to the new one")
 _of("fd", "src/io/edge.h",
-    "!weft__fd_who(at) && weft__fd_is(record, WEFT__FD_WATCHED)",
-    "!weft__fd_who(at)",
-    "a fiber waits without a home")
+    "!weft__fd_slot_waiter(at) && weft__fd_is(record, WEFT__FD_WATCHED)",
+    "!weft__fd_slot_waiter(at)",
+    "a fiber waits without a driver")
 _of("fd", "src/io/edge.h",
-    "!weft__fd_who(at) && weft__fd_is(record",
+    "!weft__fd_slot_waiter(at) && weft__fd_is(record",
     "weft__fd_is(record",
-    "a fiber takes the place of another one")
+    "a fiber takes the slot of another one")
 _of("fd", "src/io/fd.c",
     "    op->linked = record->listed = true;\n",
     "    op->linked = true;\n",
@@ -35,7 +35,7 @@ _of("fd", "src/io/fd.c",
     "    (void)generation;\n",
     "a wait for the old descriptor is linked to the new one")
 _of("fd", "src/io/fd.c",
-    "    int err = weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record)\n                                                  : WEFT__CLOSED;\n",
+    "    int err = weft__fd_is(record, WEFT__FD_REGISTERED) ? driver->kind->watch(driver, record)\n                                                  : WEFT__CLOSED;\n",
     "    int err = driver->kind->watch(driver, record);\n",
     "a descriptor that was forgotten is watched")
 _of("fd", "src/io/edge.h",
@@ -45,7 +45,7 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/fd.c",
     "    complete_side_locked(record, side, 0, here, ready);\n",
     "    (void)record, (void)side, (void)here, (void)ready;\n",
-    "an edge tells nobody who is listed")
+    "an edge tells nobody waiter is listed")
 _of("fd", "src/io/edge.h",
     "    } else {\n        weft__fd_fire_locked(record, side, here, record, ready);\n    }\n",
     "    }\n",
@@ -53,7 +53,7 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/fd.h",
     "memory_order_acquire); /* pairs: weft__fd_report */",
     "memory_order_relaxed);",
-    "who sees an edge does not see that the peer has ended")
+    "waiter sees an edge does not see that the peer has ended")
 _of("fd", "src/io/edge.h",
     "                          memory_order_release);\n    if (__builtin_expect(record->listed",
     "                          memory_order_relaxed);\n    if (__builtin_expect(record->listed",
@@ -71,52 +71,52 @@ _of("fd", "src/io/fd.c",
     "",
     "a close tells nobody")
 _of("fd", "src/io/edge.h",
-    "        weft__fd_set_who(&record->place[side], NULL);\n        weft__driver_count(here, -1);\n        weft__io_fire",
+    "        weft__fd_slot_set_waiter(&record->slot[side], NULL);\n        weft__driver_count(here, -1);\n        weft__io_fire",
     "        weft__driver_count(here, -1);\n        weft__io_fire",
     "a fiber that was fired stays in the record")
 _of("fd", "src/io/fd.c",
-    "    if (weft__fd_who(at) == who && at->ticket == ticket) {\n",
-    "    if (ticket && who) {\n",
-    "a fiber that was fired takes its place back all the same")
+    "    if (weft__fd_slot_waiter(at) == waiter && at->ticket == ticket) {\n",
+    "    if (ticket && waiter) {\n",
+    "a fiber that was fired takes its slot back all the same")
 _of("fd", "src/io/driver.c",
-    "    uint8_t free = WEFT__OP_FREE;\n    weft__lock(&driver->lock);\n",
-    "    weft__lock(&driver->lock);\n    uint8_t free = atomic_load_explicit(&op->fate, memory_order_relaxed);\n",
+    "    uint8_t free = WEFT__OP_CANCEL_NONE;\n    weft__lock(&driver->lock);\n",
+    "    weft__lock(&driver->lock);\n    uint8_t free = atomic_load_explicit(&op->cancel_state, memory_order_relaxed);\n",
     "the end of what is over is asked for")
 _of("fd", "src/io/driver.c",
-    "        take_back_locked(driver, op);\n        weft__unlock(&driver->lock);\n    }\n}",
+    "        remove_request_locked(driver, op);\n        weft__unlock(&driver->lock);\n    }\n}",
     "        weft__unlock(&driver->lock);\n    }\n}",
     "a request outlives the operation")
 _of("fd", "src/io/fd.c",
     "                                                  : WEFT__CLOSED;\n",
     "                                                  : -EAGAIN;\n",
-    "who begins after a close looks again for ever")
+    "waiter begins after a close looks again for ever")
 _of("fd", "src/io/fd.c",
-    "    return record->listed || in_place_locked(record, WEFT__SIDE_IN) ||\n           in_place_locked(record, WEFT__SIDE_OUT);",
+    "    return record->listed || op_in_slot_locked(record, WEFT__SIDE_IN) ||\n           op_in_slot_locked(record, WEFT__SIDE_OUT);",
     "    return record->listed;",
-    "a close does not wait for the operation in its place")
+    "a close does not wait for the operation in its slot")
 _of("fd", "src/io/fd.c",
     "    return !op && first ? first : !op || op == first ? record->list[side].first : op->next;",
     "    (void)first;\n    return !op ? record->list[side].first : op->next;",
-    "nobody asks for the end of the operation in its place")
+    "nobody asks for the end of the operation in its slot")
 _of("fd", "src/io/fd.h",
-    "weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;",
-    "weft__fd_who(&record->place[side]);",
+    "weft__fd_slot_waiter(&record->slot[side]) && record->slot[side].ticket != WEFT__FD_IN_FLIGHT;",
+    "weft__fd_slot_waiter(&record->slot[side]);",
     "an operation in flight is taken for a fiber")
 _of("fd", "src/io/edge.h",
-    "    if (__builtin_expect(!weft__fd_who(at), 1)) {\n        weft__fd_set_who(at, op);",
-    "    if (at) {\n        weft__fd_set_who(at, op);",
-    "an operation takes the place of another one")
+    "    if (__builtin_expect(!weft__fd_slot_waiter(at), 1)) {\n        weft__fd_slot_set_waiter(at, op);",
+    "    if (at) {\n        weft__fd_slot_set_waiter(at, op);",
+    "an operation takes the slot of another one")
 _of("fd", "src/io/fd.c",
     "    if (generation != weft__fd_generation(record)) {\n        return -EAGAIN;\n    }\n",
     "    (void)generation;\n",
     "what was looked at before the close is known after it")
 _of("fd", "src/io/fd.c",
     "    int err = weft__fd_close_number(record->number);\n"
-    "    weft__latch_take(&record->lock);\n"
+    "    weft__latch_lock(&record->lock);\n"
     "    if (weft__fd_generation(record) == generation) {\n",
     "    atomic_store_explicit(&record->generation, ++generation, memory_order_release);\n"
     "    int err = weft__fd_close_number(record->number);\n"
-    "    weft__latch_take(&record->lock);\n"
+    "    weft__latch_lock(&record->lock);\n"
     "    if (weft__fd_generation(record) == generation--) {\n",
     "the generation changes before the close")
 _of("fd", "src/io/fd.c",
@@ -124,24 +124,24 @@ _of("fd", "src/io/fd.c",
     "memory_order_relaxed);",
     "a close is not published by the generation")
 _of("fd", "src/io/fd.c",
-    "    weft__latch_drop(&record->lock);\n"
+    "    weft__latch_unlock(&record->lock);\n"
     "    int err = weft__fd_close_number(record->number);\n"
-    "    weft__latch_take(&record->lock);\n",
+    "    weft__latch_lock(&record->lock);\n",
     "    int err = weft__fd_close_number(record->number);\n",
     "a close that takes long keeps the lock")
 _of("fd", "src/io/fd.c",
     "    if (weft__fd_generation(record) == generation) {\n        atomic_store_explicit(&record->flags, 0,",
     "    if (record) {\n        atomic_store_explicit(&record->flags, 0,",
-    "the end of a close forgets who has the number by then")
+    "the end of a close forgets waiter has the number by then")
 _of("fd", "src/io/fd.c",
-    "    atomic_store_explicit(&record->flags, WEFT__FD_SHUTTING, memory_order_relaxed);\n",
+    "    atomic_store_explicit(&record->flags, WEFT__FD_IN_CLOSE, memory_order_relaxed);\n",
     "",
     "nobody sees that it is being closed")
 _of("fd", "src/io/fd.c",
-    "    take_settled(record);\n    bool closing",
-    "    weft__latch_take(&record->lock);\n    bool closing",
+    "    lock_after_close(record);\n    bool closing",
+    "    weft__latch_lock(&record->lock);\n    bool closing",
     "a second close does not wait for the first")
 _of("fd", "src/io/fd.c",
-    "        take_settled(record);\n        if (weft__fd_is(record, WEFT__FD_CLOSING)) {\n",
-    "        weft__latch_take(&record->lock);\n        if (weft__fd_is(record, WEFT__FD_CLOSING)) {\n",
+    "        lock_after_close(record);\n        if (weft__fd_is(record, WEFT__FD_CLOSE_PENDING)) {\n",
+    "        weft__latch_lock(&record->lock);\n        if (weft__fd_is(record, WEFT__FD_CLOSE_PENDING)) {\n",
     "what is being closed comes to be known")

@@ -2,8 +2,8 @@
 
 STRUCTURES["future"] = {
     "client": "client_future.c",
-    "sources": ["src/sync/future.c", "src/sync/derive.c"] + WAIT,
-    "files": ["src/sync/future.c", "src/sync/derive.c"],
+    "sources": ["src/sync/future.c", "src/sync/future_combinators.c"] + WAIT,
+    "files": ["src/sync/future.c", "src/sync/future_combinators.c"],
 }
 
 _of("future", "src/sync/future.c",
@@ -27,8 +27,8 @@ _of("future", "src/sync/future.c",
     "",
     "a future that is being freed is taken for alive")
 _of("future", "src/sync/future.c",
-    "    work->dead = future;\n",
-    "    work->dead = future->dead;\n    weft__free(future);\n",
+    "    work->garbage = future;\n",
+    "    work->garbage = future->garbage;\n    weft__free(future);\n",
     "it is freed before those were told who may look at it")
 _of("future", "src/sync/future.c",
     "if (atomic_load_explicit(&future->state, memory_order_relaxed) != WEFT__FUTURE_PENDING) {\n"
@@ -36,22 +36,22 @@ _of("future", "src/sync/future.c",
     "if (false) {\n        give_result(future, then, work);",
     "one who comes late is never told")
 _of("future", "src/sync/future.c",
-    "        take_out(&future->thens, then);\n        then->linked = false;\n        give_result(",
-    "        take_out(&future->thens, then);\n        give_result(",
+    "        unlink_then(&future->continuations, then);\n        then->linked = false;\n        give_result(",
+    "        unlink_then(&future->continuations, then);\n        give_result(",
     "one who is being told can still be unlinked")
-_of("future", "src/sync/derive.c",
+_of("future", "src/sync/future_combinators.c",
     "    if (group->decided) {\n        return false;\n    }\n    bool last = --group->left == 0;",
     "    bool last = --group->left == 0;",
     "a conversion runs for a future that is decided")
-_of("future", "src/sync/derive.c",
+_of("future", "src/sync/future_combinators.c",
     "    member->on = NULL;\n    bool decides",
     "    bool decides",
     "a member that was told still knows its future")
-_of("future", "src/sync/derive.c",
+_of("future", "src/sync/future_combinators.c",
     "            if (weft__future_unlink(on, &group->members[i].then)) {\n                group_unref(group, work);\n            }\n",
     "            weft__future_unlink(on, &group->members[i].then);\n            group_unref(group, work);\n",
     "a member that will be told does not count")
-_of("future", "src/sync/derive.c",
+_of("future", "src/sync/future_combinators.c",
     "            weft__future_unref(on, work);\n",
     "",
     "letting go keeps the reference")

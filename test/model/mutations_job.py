@@ -11,8 +11,8 @@ _of("job", "src/sync/job.c",
     "memory_order_relaxed) == 1;",
     "the last user does not wait for what the other did")
 _of("job", "src/sync/job.c",
-    "    bool last = weft__job_unref(job);\n    if (node) {\n        weft__node_tell(node, 0, &ready);",
-    "    bool last = false;\n    if (node) {\n        weft__node_tell(node, 0, &ready);\n        last = weft__job_unref(job);",
+    "    bool last = weft__job_unref(job);\n    if (node) {\n        weft__node_notify(node, 0, &ready);",
+    "    bool last = false;\n    if (node) {\n        weft__node_notify(node, 0, &ready);\n        last = weft__job_unref(job);",
     "the thread gives its reference back after the caller was told, and never if it had left")
 _of("job", "src/sync/job.c",
     "    weft__source_unlock(&jobs->source);\n    weft__place_chain(&ready);\n    if (last) {",
@@ -35,8 +35,8 @@ _of("job", "src/sync/job.c",
     "left = WEFT__JOB_NEVER_RAN;",
     "a result that came together with the deadline is lost")
 _of("job", "src/sync/job.c",
-    "    if (node) {\n        weft__node_tell(node, 0, &ready);",
-    "    if (!node) {\n        weft__node_tell(node, 0, &ready);",
+    "    if (node) {\n        weft__node_notify(node, 0, &ready);",
+    "    if (!node) {\n        weft__node_notify(node, 0, &ready);",
     "the caller is not told")
 _of("job", "src/sync/job.c",
     "atomic_fetch_add_explicit(&job->refs, 1, memory_order_relaxed);",
@@ -47,6 +47,6 @@ _of("job", "src/sync/job.c",
     "    job->node = NULL;\n",
     "a caller that cannot leave is not told of the end")
 _of("job", "src/sync/job.c",
-    "    weft__job_unref(job);\n    weft__outside_unref();\n",
+    "    weft__job_unref(job);\n    weft__wake_source_unref();\n",
     "    weft__job_unref(job);\n",
     "a job that never ran is outside for ever")

@@ -7,15 +7,15 @@ STRUCTURES["mutex"] = {
 }
 
 _of("mutex", "src/sync/mutex.c",
-    "while ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {",
-    "if ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {",
+    "while ((word & WAITERS) && (!(word & WOKEN) || ++m->skipped >= MAX_SKIPS)) {",
+    "if ((word & WAITERS) && (!(word & WOKEN) || ++m->skipped >= MAX_SKIPS)) {",
     "an unlock that has told nobody does not look who came meanwhile")
 _of("mutex", "src/sync/mutex.c",
     "        if (!holder_in(word)) {\n            return false;\n        }\n",
     "",
     "one queues up for a lock that is free")
 _of("mutex", "src/sync/mutex.c",
-    "return suitor->awake ? word & ~(uint64_t)WOKEN : word;",
+    "return attempt->awake ? word & ~(uint64_t)WOKEN : word;",
     "return word;",
     "one who was woken leaves WOKEN behind")
 _of("mutex", "src/sync/mutex.c",
@@ -39,8 +39,8 @@ _of("mutex", "src/sync/mutex.c",
     "while (!step(m, &word, word & FLAGS, memory_order_relaxed));",
     "an unlock with waiters does not release")
 _of("mutex", "src/sync/mutex.c",
-    "    note_waiters_locked(m);\n    weft__source_unlock(&m->source);\n    return handed;",
-    "    weft__source_unlock(&m->source);\n    note_waiters_locked(m);\n    return handed;",
+    "    update_waiters_flag_locked(m);\n    weft__source_unlock(&m->source);\n    return handed;",
+    "    weft__source_unlock(&m->source);\n    update_waiters_flag_locked(m);\n    return handed;",
     "an unlock touches the mutex after another may have freed it")
 _of("mutex", "src/sync/mutex.c",
     "set_locked(m, old ? (uint64_t)(uintptr_t)node->item : self, old ? 0 : WOKEN, 0);",

@@ -2,7 +2,7 @@
 
 STRUCTURES["once"] = {
     "client": "client_once.c",
-    "sources": ["src/sync/once.c", "src/sched/local.c"] + WAIT,
+    "sources": ["src/sync/once.c", "src/sched/fiber_local.c"] + WAIT,
     "files": ["src/sync/once.c"],
 }
 
@@ -27,8 +27,8 @@ _of("once", "src/sync/once.c",
     "    if (word == DONE) {\n        return WEFT__ONCE_WAIT;\n    }\n",
     "one who has seen it run waits though it is done")
 _of("once", "src/sync/once.c",
-    "    fn(arg);\n    if (fiber) {\n        weft_cleanup_pop(&guard, false);\n    }\n    weft__once_done(o);\n",
-    "    weft__once_done(o);\n    fn(arg);\n    if (fiber) {\n        weft_cleanup_pop(&guard, false);\n    }\n",
+    "    fn(arg);\n    if (fiber) {\n        weft_fiber_cleanup_pop(&guard, false);\n    }\n    weft__once_done(o);\n",
+    "    weft__once_done(o);\n    fn(arg);\n    if (fiber) {\n        weft_fiber_cleanup_pop(&guard, false);\n    }\n",
     "it is done before the function has run")
 _of("once", "src/sync/source.c",
     "    weft__source_leave(source, list, node);\n",

@@ -7,7 +7,7 @@ STRUCTURES["oneshot"] = {
 }
 
 _of("oneshot", "src/sync/oneshot.c",
-    "        weft__source_lock(&o->source); /* the one who fired has let go of it */\n"
+    "        weft__source_lock(&o->source); /* the notifier has released the lock */\n"
     "        weft__source_unlock(&o->source);\n",
     "",
     "the wait returns while the one who notified still holds the lock")

@@ -1,40 +1,40 @@
-"""The request of a sampler, src/obs/request.h. Read by mutations.py."""
+"""The request of a sampler, src/obs/sample_request.h. Read by mutations.py."""
 
 STRUCTURES["request"] = {
     "client": "client_request.c",
     "sources": [],
-    "files": ["src/obs/request.h"],
+    "files": ["src/obs/sample_request.h"],
 }
 
-_of("request", "src/obs/request.h",
+_of("request", "src/obs/sample_request.h",
     "    if (weft__request_step(request) == WEFT__REQUEST_COPYING) {\n        return false;\n    }\n",
     "",
     "asks while another still copies")
-_of("request", "src/obs/request.h",
+_of("request", "src/obs/sample_request.h",
     "memory_order_release); /* pairs: weft__request_step */",
     "memory_order_relaxed);",
     "the answer does not release what was written")
-_of("request", "src/obs/request.h",
-    "        memory_order_acquire, /* pairs: ask */\n",
+_of("request", "src/obs/sample_request.h",
+    "        memory_order_acquire, /* pairs: post */\n",
     "        memory_order_relaxed,\n",
     "the thread does not acquire what is asked for")
-_of("request", "src/obs/request.h",
-    "weft__request_word(tid, WEFT__REQUEST_ASKED),\n                          memory_order_release);",
-    "weft__request_word(tid, WEFT__REQUEST_ASKED),\n                          memory_order_relaxed);",
+_of("request", "src/obs/sample_request.h",
+    "weft__request_word(tid, WEFT__REQUEST_POSTED),\n                          memory_order_release);",
+    "weft__request_word(tid, WEFT__REQUEST_POSTED),\n                          memory_order_relaxed);",
     "asking does not release")
-_of("request", "src/obs/request.h",
-    "atomic_fetch_add_explicit(&request->bell, 1, memory_order_release);",
-    "atomic_fetch_add_explicit(&request->bell, 1, memory_order_relaxed);",
-    "the bell may be seen before the answer")
-_of("request", "src/obs/request.h",
-    "    weft__futex_wake(&request->bell, 1);\n",
+_of("request", "src/obs/sample_request.h",
+    "atomic_fetch_add_explicit(&request->doorbell, 1, memory_order_release);",
+    "atomic_fetch_add_explicit(&request->doorbell, 1, memory_order_relaxed);",
+    "the doorbell may be seen before the answer")
+_of("request", "src/obs/sample_request.h",
+    "    weft__futex_wake(&request->doorbell, 1);\n",
     "",
     "the sampler is not woken")
-_of("request", "src/obs/request.h",
-    "(step != WEFT__REQUEST_ASKED && step != WEFT__REQUEST_COPYING)",
-    "(step != WEFT__REQUEST_ASKED)",
+_of("request", "src/obs/sample_request.h",
+    "(step != WEFT__REQUEST_POSTED && step != WEFT__REQUEST_COPYING)",
+    "(step != WEFT__REQUEST_POSTED)",
     "the sampler does not wait for a copy that has begun")
-_of("request", "src/obs/request.h",
-    "(step != WEFT__REQUEST_ASKED && step != WEFT__REQUEST_COPYING)",
+_of("request", "src/obs/sample_request.h",
+    "(step != WEFT__REQUEST_POSTED && step != WEFT__REQUEST_COPYING)",
     "(step != WEFT__REQUEST_COPYING)",
     "the sampler does not wait at all")

@@ -2,8 +2,8 @@
 
 STRUCTURES["rwlock"] = {
     "client": "client_rwlock.c",
-    "sources": ["src/sync/rwlock.c", "src/sched/show.c"] + WAIT,
-    "files": ["src/sync/rwlock.c", "src/sched/show.h"],
+    "sources": ["src/sync/rwlock.c", "src/sched/reader_slot.c"] + WAIT,
+    "files": ["src/sync/rwlock.c", "src/sched/reader_slot.h"],
 }
 
 _of("rwlock", "src/sync/rwlock.c",
@@ -15,7 +15,7 @@ _of("rwlock", "src/sync/rwlock.c",
     "(word & QUEUED) && !has_readers(word) && !(word & WRITER)",
     "the last reader does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
-    "    if (shown || has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
+    "    if (in_slot || has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
     "",
     "a writer goes in where readers are")
 _of("rwlock", "src/sync/rwlock.c",
@@ -23,7 +23,7 @@ _of("rwlock", "src/sync/rwlock.c",
     "    }\n    return false;",
     "a writer that had gone stays the writer")
 _of("rwlock", "src/sync/rwlock.c",
-    "        serve(l, writer != 0); /* who waited for it alone */\n",
+    "        serve(l, writer != 0); /* waiters that only it blocked */\n",
     "",
     "when a writer gives up, the readers behind it are forgotten")
 _of("rwlock", "src/sync/rwlock.c",
@@ -43,8 +43,8 @@ _of("rwlock", "src/sync/rwlock.c",
     "    do {\n        add(l, -READER, memory_order_relaxed);\n",
     "a ghost that was the last does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
-    "        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {",
-    "        if (!admitted && !is_shown(l)) {",
+    "        if (!admitted && !is_slot_reading(l) && !has_readers(load_acquire(l))) {",
+    "        if (!admitted && !is_slot_reading(l)) {",
     "a writer is let in where readers are")
 _of("rwlock", "src/sync/rwlock.c",
     "        if (!old && node->status == TRY) {",
@@ -59,54 +59,54 @@ _of("rwlock", "src/sync/rwlock.c",
 _of("rwlock", "src/sync/rwlock.c",
     "    weft__membarrier(); /* pairs: read, hide */\n",
     "",
-    "a writer looks for those who show without a barrier")
+    "a writer checks the reader slots without a barrier")
 _of("rwlock", "src/sync/rwlock.c",
-    "    if (shown || has_readers(word) || l->readers.first) {",
+    "    if (in_slot || has_readers(word) || l->readers.first) {",
     "    if (has_readers(word) || l->readers.first) {",
     "a writer goes in where a reader is shown")
 _of("rwlock", "src/sync/rwlock.c",
-    "        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {",
+    "        if (!admitted && !is_slot_reading(l) && !has_readers(load_acquire(l))) {",
     "        if (!admitted && !has_readers(load_acquire(l))) {",
     "a writer is let in where a reader is shown")
 _of("rwlock", "src/sync/rwlock.c",
-    "    if (!weft__show_is(show, &l->word)) {\n        add(l, -(int64_t)slot, memory_order_relaxed);\n    }\n",
+    "    if (!weft__reader_slot_has(reader_slot, &l->word)) {\n        add(l, -(int64_t)slot, memory_order_relaxed);\n    }\n",
     "    add(l, -(int64_t)slot, memory_order_relaxed);\n",
     "a slot is forgotten while it shows the lock")
 _of("rwlock", "src/sync/rwlock.c",
-    "        serve_hidden(l);\n",
+    "        serve_cold(l);\n",
     "",
     "who hides does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
-    "memory_order_acquire) != word, 0)) {\n        return read_unshown(l, self, deadline);",
-    "memory_order_acquire) == 0, 0)) {\n        return read_unshown(l, self, deadline);",
+    "memory_order_acquire) != word, 0)) {\n        return read_retry(l, self, deadline);",
+    "memory_order_acquire) == 0, 0)) {\n        return read_retry(l, self, deadline);",
     "who shows does not look again")
 _of("rwlock", "src/sync/rwlock.c",
     "atomic_load_explicit(&l->word, memory_order_acquire) != word",
     "atomic_load_explicit(&l->word, memory_order_relaxed) != word",
     "who shows does not acquire")
-_of("rwlock", "src/sched/show.h",
-    "atomic_store_explicit(&show->word, word, memory_order_release);",
-    "atomic_store_explicit(&show->word, word, memory_order_relaxed);",
+_of("rwlock", "src/sched/reader_slot.h",
+    "atomic_store_explicit(&reader_slot->word, word, memory_order_release);",
+    "atomic_store_explicit(&reader_slot->word, word, memory_order_relaxed);",
     "who hides does not release")
-_of("rwlock", "src/sched/show.h",
-    "return atomic_load_explicit(&show->word, memory_order_acquire) == word;",
-    "return atomic_load_explicit(&show->word, memory_order_relaxed) == word;",
+_of("rwlock", "src/sched/reader_slot.h",
+    "return atomic_load_explicit(&reader_slot->word, memory_order_acquire) == word;",
+    "return atomic_load_explicit(&reader_slot->word, memory_order_relaxed) == word;",
     "who looks at a slot does not acquire")
-_of("rwlock", "src/sched/show.h",
-    "        atomic_fetch_add_explicit(word, WEFT__SHOW_UNIT, memory_order_release);\n        weft__show_set(show, NULL);",
-    "        weft__show_set(show, NULL);\n        atomic_fetch_add_explicit(word, WEFT__SHOW_UNIT, memory_order_release);",
+_of("rwlock", "src/sched/reader_slot.h",
+    "        atomic_fetch_add_explicit(word, WEFT__READER_SLOT_UNIT, memory_order_release);\n        weft__reader_slot_set(reader_slot, NULL);",
+    "        weft__reader_slot_set(reader_slot, NULL);\n        atomic_fetch_add_explicit(word, WEFT__READER_SLOT_UNIT, memory_order_release);",
     "a reader is hidden before it is counted")
 _of("rwlock", "src/sync/rwlock.c",
-    "(word && (word != self->tag || weft__show_local(self) == &l->word))",
+    "(word && (word != self->tag || weft__reader_slot_word(self) == &l->word))",
     "(word && word != self->tag)",
     "a writer overlooks its own thread's reader")
 _of("rwlock", "src/sync/rwlock.c",
-    "(word && (word != self->tag || weft__show_local(self) == &l->word))",
-    "(word && ((word & ~(uint64_t)SLOT) || weft__show_local(self) == &l->word))",
+    "(word && (word != self->tag || weft__reader_slot_word(self) == &l->word))",
+    "(word && ((word & ~(uint64_t)SLOT) || weft__reader_slot_word(self) == &l->word))",
     "a writer overlooks another thread's readers")
 _of("rwlock", "src/sync/rwlock.c",
-    "atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->show->tag, memory_order_relaxed, memory_order_relaxed);",
-    "atomic_store_explicit(&l->word, word | w->show->tag, memory_order_relaxed);",
+    "atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->reader_slot->tag, memory_order_relaxed, memory_order_relaxed);",
+    "atomic_store_explicit(&l->word, word | w->reader_slot->tag, memory_order_relaxed);",
     "who shows up takes back what others did to the word")
 _of("rwlock", "src/sync/rwlock.c",
     "    return atomic_load_explicit(&l->word, memory_order_acquire);\n}\n\nstatic inline bool has_readers(",

@@ -2,7 +2,7 @@
 
 STRUCTURES["scope"] = {
     "client": "client_scope.c",
-    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/local.c", "src/sync/holder.c"] + WAIT,
+    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/fiber_local.c", "src/sync/holder.c"] + WAIT,
     "files": ["src/sync/scope.c"],
 }
 
@@ -23,7 +23,7 @@ _of("scope", "src/sync/scope.c",
     "    if (--s->live",
     "a child that has ended is still in the list")
 _of("scope", "src/sync/scope.c",
-    "link_child(cancelled ? &s->told : &s->running, child);",
+    "link_child(cancelled ? &s->cancelled_children : &s->running, child);",
     "link_child(&s->running, child);\n    cancelled = false;",
     "a child that starts in a cancelled scope does not hear of it")
 _of("scope", "src/sync/scope.c",
@@ -39,7 +39,7 @@ _of("scope", "src/sync/scope.c",
     "    weft__source_unlock(&s->source);\n    cancel_children(s, SIZE_MAX, NULL);",
     "a cancel reaches only those who have started")
 _of("scope", "src/sync/scope.c",
-    "firm ? WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT",
+    "uninterruptible ? WEFT__WAIT_OBJECT | WEFT__WAIT_UNABORTABLE : WEFT__WAIT_OBJECT",
     "WEFT__WAIT_OBJECT",
     "an abort ends the wait for the last child again and again")
 _of("scope", "src/sync/scope.c",
@@ -51,6 +51,6 @@ _of("scope", "src/sync/scope.c",
     "    bool wait = true;\n",
     "a body waits for children that have all ended")
 _of("scope", "src/sync/scope.c",
-    "    weft__source_leave(&s->source, &s->source.waiters, node);\n    tell_children(s, weft__reason_errno(reason));\n    weft__source_lock(&s->source);\n    bool over = s->live == 0;\n    weft__source_unlock(&s->source);\n",
-    "    (void)node;\n    bool over = s->live == 0;\n    if (!over) {\n        tell_children(s, weft__reason_errno(reason));\n    }\n",
+    "    weft__source_leave(&s->source, &s->source.waiters, node);\n    cancel_after_wait(s, weft__reason_errno(reason));\n    weft__source_lock(&s->source);\n    bool over = s->live == 0;\n    weft__source_unlock(&s->source);\n",
+    "    (void)node;\n    bool over = s->live == 0;\n    if (!over) {\n        cancel_after_wait(s, weft__reason_errno(reason));\n    }\n",
     "a body closes while the last child is still at the lock")

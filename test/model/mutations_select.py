@@ -2,7 +2,7 @@
 
 STRUCTURES["select"] = {
     "client": "client_select.c",
-    "sources": ["src/sync/select.c", "src/base/error.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c", "src/sync/future.c", "src/sync/derive.c",
+    "sources": ["src/sync/select.c", "src/base/error.c", "src/sync/chan.c", "src/sync/chan_try.c", "src/sync/event.c", "src/sync/future.c", "src/sync/future_combinators.c",
                 "src/sync/cond.c", "src/sync/mutex.c"] + WAIT,
     "files": ["src/sync/select.c"],
 }
@@ -35,7 +35,7 @@ _of("select", "src/sync/select.c",
     "? (int)armed : done;",
     "? (int)armed : done == -EAGAIN ? (int)armed : done;",
     "a case is said to be done though somebody was faster")
-_of("select", "src/sync/chan_steps.c",
+_of("select", "src/sync/chan_try.c",
     "    while (node && node->waiter == self) {\n        node = node->next;\n    }\n",
     "    (void)self;\n",
     "a select meets itself")
@@ -44,7 +44,7 @@ _of("select", "src/sync/chan_locked.h",
     "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
     "an item is given to a select that has taken another")
 _of("select", "src/sync/chan.c",
-    "    if (to_send) {\n        atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n    }\n",
+    "    if (to_send) {\n        atomic_store_explicit(&c->has_sender, true, memory_order_relaxed);\n    }\n",
     "",
     "a sender that waits does not say so")
 _of("select", "src/sync/select.c",
@@ -61,15 +61,15 @@ _of("select", "src/sync/select.c",
     "the mutex is let go before the condition knows of the select")
 _of("select", "src/sync/select.c",
     "FIRED, memory_order_acq_rel) & LINKED) {",
-    "FIRED, memory_order_acq_rel) || told) {",
+    "FIRED, memory_order_acq_rel) || on_done) {",
     "a body is told while it still links")
 _of("select", "src/sync/select.c",
     "LINKED, memory_order_acq_rel) & FIRED) {",
     "LINKED, memory_order_acq_rel) & LINKED) {",
     "a body that was fired while it linked is never told")
 _of("select", "src/sync/select.c",
-    "atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel)",
-    "atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acquire)",
+    "atomic_fetch_or_explicit(&s->arrivals, LINKED, memory_order_acq_rel)",
+    "atomic_fetch_or_explicit(&s->arrivals, LINKED, memory_order_acquire)",
     "who tells the body does not see what it has linked")
 _of("select", "src/sync/select.c",
     "if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {\n        return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);",

@@ -7,7 +7,7 @@ STRUCTURES["sem"] = {
 }
 
 _of("sem", "src/sync/sem.c",
-    "        serve(s); /* those behind */\n",
+    "        serve(s); /* the waiters after it */\n",
     "",
     "when one gives up, those behind are forgotten")
 _of("sem", "src/sync/sem.c",
@@ -31,6 +31,6 @@ _of("sem", "src/sync/sem.c",
     "if (step(s, &word, word - n * ONE, memory_order_relaxed)) {",
     "an acquire that need not wait does not acquire")
 _of("sem", "src/sync/sem.c",
-    "        weft__source_pass(&s->source);\n",
+    "        weft__source_unlock_wait(&s->source);\n",
     "",
     "a waiter returns while the release is still at the lock")

@@ -11,7 +11,7 @@ _of("timer", "src/base/latch.h",
     "memory_order_relaxed);",
     "the lock does not release what was done under it")
 _of("timer", "src/base/latch.h",
-    "memory_order_acquire) == 0; /* pairs: drop */",
+    "memory_order_acquire) == 0; /* pairs: unlock */",
     "memory_order_relaxed) == 0;",
     "the lock does not acquire")
 _of("timer", "src/sched/timer.c",
@@ -43,7 +43,7 @@ _of("timer", "src/sched/timer.c",
     "        a->again = false;\n        return WEFT_TIMER_RUNNING;",
     "a recurring timer goes on after a cancel that met its callback")
 _of("timer", "src/sched/timer.c",
-    "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_tell(node, 0, &ready);\n    }\n",
+    "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_notify(node, 0, &ready);\n    }\n",
     "",
     "who waits for the callback is not told")
 _of("timer", "src/sched/timer.c",
@@ -51,6 +51,6 @@ _of("timer", "src/sched/timer.c",
     "",
     "who gave up waiting leaves its node behind")
 _of("timer", "src/time/wheel.c",
-    "    weft__wheel_settle(wheel);\n    wheel->halt = false;\n",
+    "    weft__wheel_flush_front(wheel);\n    wheel->halt = false;\n",
     "    wheel->halt = false;\n",
     "the front does not expire")

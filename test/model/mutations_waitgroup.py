@@ -19,18 +19,18 @@ _of("waitgroup", "src/sync/waitgroup.c",
     "    uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);\n    while (count_in(word) > 0) {",
     "one that need not wait does not acquire")
 _of("waitgroup", "src/sync/waitgroup.c",
-    "step(g, &word, word | WAITED, memory_order_relaxed)",
+    "step(g, &word, word | HAS_WAITERS, memory_order_relaxed)",
     "step(g, &word, word, memory_order_relaxed)",
     "one who waits does not say so")
 _of("waitgroup", "src/sync/waitgroup.c",
-    "        to = to == WAITED ? 0 : to;\n",
+    "        to = to == HAS_WAITERS ? 0 : to;\n",
     "",
     "the last tells nobody")
 _of("waitgroup", "src/sync/waitgroup.c",
-    "    while ((to = sum(g, word, n)) != WAITED) {",
-    "    while ((to = sum(g, word, n)) != WAITED + 1) {",
+    "    while ((to = add_checked(g, word, n)) != HAS_WAITERS) {",
+    "    while ((to = add_checked(g, word, n)) != HAS_WAITERS + 1) {",
     "the last of those who are waited for goes past the lock")
 _of("waitgroup", "src/sync/waitgroup.c",
-    "        weft__source_pass(&g->source);\n",
+    "        weft__source_unlock_wait(&g->source);\n",
     "        (void)0;\n",
     "a waiter returns while the last is still at the lock")

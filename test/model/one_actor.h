@@ -7,7 +7,7 @@
 #define FIBERS 1
 #include <weft/names.h>
 
-#include "actor/gate.h"
+#include "actor/admission.h"
 #include "model/actors.h"
 
 enum { SEEN = FIRST_COUNTER, ENDED };
@@ -18,34 +18,35 @@ static weft_pid pid;
 
 /* --- what is around an actor ---------------------------------------------------------------- */
 
-struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
-                                   const struct weft__body_opts *opts, int *err)
+struct weft__task *weft__stackless_make(weft_pool *pool, const struct weft__stackless_kind *kind,
+                                        void *own, const struct weft__stackless_opts *opts,
+                                        int *err)
 {
     (void)pool, (void)opts;
     struct weft__task *task = &tasks[0];
-    task->body = kind;
+    task->stackless = kind;
     task->own = own;
-    task->flags = WEFT__TASK_BODY;
+    task->flags = WEFT__TASK_STACKLESS;
     task->deadline = NULL;
     weft__task_create_fresh(task);
     *err = 0;
     return task;
 }
 
-void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+void weft__stackless_start(struct weft__task *task, weft_fiber *out, bool joinable)
 {
     (void)out, (void)joinable;
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     atomic_store_explicit(&task->ident, ident | WEFT__IDENT_LIVE, memory_order_release);
 }
 
-void weft__body_unmake(struct weft__task *task)
+void weft__stackless_unmake(struct weft__task *task)
 {
     (void)task;
     x_fail("an actor was taken back");
 }
 
-void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
+void weft__stackless_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
 {
     (void)w, (void)value, (void)status;
     weft__task_finish(task);
@@ -54,7 +55,7 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
     x_count(ENDED);
 }
 
-enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
+enum weft__reason weft__stackless_wait_reason_any(struct weft__worker *w, struct weft__task *task)
 {
     (void)w, (void)task;
     x_fail("a wait that was not parked, or a deadline");
@@ -70,7 +71,7 @@ weft_actor *weft__actor_at(uint32_t slot)
     return weft__actor_find(slot);
 }
 
-/* What only the maker, the worker and a dump look at (sched/body.h): no step of the exploration. */
+/* What only the maker, the worker and a dump look at (sched/stackless.h): no step of the exploration. */
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order);
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order)
 {
@@ -87,19 +88,19 @@ uint64_t __tsan_atomic64_load(const volatile void *at, int order)
 struct weft__task *weft__actor_task_make(weft_host *where, const struct weft_actor_kind *kind,
                                          int *err)
 {
-    return weft__body_make(where->pool, &weft__actor_body, NULL,
-                           &(struct weft__body_opts){.name = kind->name}, err);
+    return weft__stackless_make(where->pool, &weft__actor_body, NULL,
+                                &(struct weft__stackless_opts){.name = kind->name}, err);
 }
 void weft__actor_task_start(struct weft__task *task, weft_actor *actor)
 {
     (void)actor;
-    weft__body_start(task, NULL, false);
+    weft__stackless_start(task, NULL, false);
 }
 void weft__actor_task_unmake(struct weft__task *task)
 {
-    weft__body_unmake(task);
+    weft__stackless_unmake(task);
 }
-bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind)
+bool weft__actor_state_alloc(weft_actor *actor, const struct weft_actor_kind *kind)
 {
     (void)kind;
     actor->state = NULL;
@@ -117,48 +118,48 @@ size_t weft__hooks_start(weft_actor *actor, int *err)
     *err = 0;
     return 0;
 }
-void weft__ties_cut(weft_actor *actor, struct weft__end *end)
+void weft__relations_remove_all(weft_actor *actor, struct weft__end *end)
 {
     (void)end;
-    X_ASSERT(!actor->ties);
+    X_ASSERT(!actor->relations);
 }
-void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter)
+void weft__actor_reply_stats(weft_actor *actor, struct weft__envelope *envelope)
 {
-    (void)actor, (void)letter;
+    (void)actor, (void)envelope;
     x_fail("nobody has asked");
 }
-struct weft__bucket weft__buckets[WEFT__BUCKETS];
-void weft__ledger_see(uint64_t ref)
+struct weft__pending_bucket weft__pending_buckets[WEFT__PENDING_BUCKETS];
+void weft__pending_mark_seen(uint64_t ref)
 {
     (void)ref;
     x_fail("nobody calls");
 }
-bool weft__ledger_queues(weft_pid from, weft_pid to)
+bool weft__pending_has_send(weft_pid from, weft_pid to)
 {
     (void)from, (void)to;
     x_fail("an actor that sends nothing has a pass");
     return false;
 }
-void weft__pair_lock(weft_pid a, weft_pid b)
+void weft__actor_pair_lock(weft_pid a, weft_pid b)
 {
     (void)a, (void)b;
 }
-void weft__pair_unlock(weft_pid a, weft_pid b)
+void weft__actor_pair_unlock(weft_pid a, weft_pid b)
 {
     (void)a, (void)b;
 }
-struct weft__bond *weft__bond_new(weft_pid a, weft_pid b, uint64_t ref)
+struct weft__pair_relation *weft__pair_relation_new(weft_pid a, weft_pid b, uint64_t ref)
 {
     (void)a, (void)b, (void)ref;
     return NULL;
 }
-void weft__bond_free(struct weft__bond *bond)
+void weft__pair_relation_free(struct weft__pair_relation *pair)
 {
-    (void)bond;
+    (void)pair;
 }
-void weft__bond_tie(struct weft__bond *bond)
+void weft__pair_relation_add(struct weft__pair_relation *pair)
 {
-    (void)bond;
+    (void)pair;
 }
 uint64_t weft__monitor_ref(weft_pid watched)
 {
@@ -174,10 +175,10 @@ void weft__name_free(struct weft__name *name)
 {
     (void)name;
 }
-int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
+int weft__name_publish_locked(weft_actor *actor, struct weft__name *name, uint64_t admission)
 {
     (void)name;
-    atomic_store_explicit(&actor->gate, gate, memory_order_release);
+    atomic_store_explicit(&actor->admission, admission, memory_order_release);
     return 0;
 }
 int weft_actor_whereis(weft_host *where, const char *text, weft_pid *out)
@@ -189,18 +190,18 @@ void weft__host_cancel(weft_host *where, weft_pid who)
 {
     (void)where, (void)who;
 }
-struct weft__will *weft__will_new(weft_buf *text)
+struct weft__exit_reason *weft__exit_reason_new(weft_buf *text)
 {
     (void)text;
     return NULL;
 }
-struct weft__will *weft__will_ref(struct weft__will *will)
+struct weft__exit_reason *weft__exit_reason_ref(struct weft__exit_reason *exit_reason)
 {
-    return will;
+    return exit_reason;
 }
-void weft__will_unref(struct weft__will *will)
+void weft__exit_reason_unref(struct weft__exit_reason *exit_reason)
 {
-    (void)will;
+    (void)exit_reason;
 }
 void weft__new_code_free(struct weft__new_code *code)
 {
@@ -258,17 +259,17 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
             continue;
         }
         int who = (int)(events[i].tag / 10);
-        bool drops = kind.policy == WEFT_MAILBOX_DROP;
+        bool drops = kind.policy == WEFT_MAILBOX_DROP_OLDEST;
         X_ASSERT(drops || events[i].tag % 10 == (uint64_t)order[who]); /* in order from each */
         order[who]++;
         messages++;
     }
     if (kind.policy == WEFT_MAILBOX_WAIT) {
-        X_ASSERT(weft__gate_count(atomic_load_explicit(&record.gate, memory_order_relaxed)) <=
-                 kind.mailbox);
+        X_ASSERT(weft__admission_count(atomic_load_explicit(&record.admission,
+                                                            memory_order_relaxed)) <= kind.mailbox);
     }
     if (second && messages > 0) { /* only its own has passed its gate */
-        X_ASSERT((uint32_t)atomic_load_explicit(&record.gate, memory_order_relaxed) == 0);
+        X_ASSERT((uint32_t)atomic_load_explicit(&record.admission, memory_order_relaxed) == 0);
     }
     if (first) {
         weft_out_wait(out);
@@ -286,11 +287,11 @@ static void setup_with(int count, enum weft_mailbox_policy policy, unsigned room
         .name = "model", .step = step, .policy = policy, .mailbox = room, .batch = room};
     fibers_setup();
     workers[0].current = NULL;
-    workers[0].body = &tasks[0];
+    workers[0].stackless = &tasks[0];
     memset(&workers[0].small, 0, sizeof workers[0].small);
     atomic_init(&tasks[0].state, WEFT__TASK_FREE);
     atomic_init(&tasks[0].ident, (uint64_t)GENERATION << 32);
-    weft__gate_reset();
+    weft__admission_reset();
     memset(&record, 0, sizeof record);
     memset(&host, 0, sizeof host);
     host.number = 1;
@@ -316,14 +317,14 @@ static void serve(void)
     struct weft__task *task = &tasks[0];
     for (;;) {
         weft__task_run(task);
-        enum weft__body_step how = weft__actor_body.step(&workers[0], task);
-        if (how == WEFT__BODY_END) {
+        enum weft__stackless_step how = weft__actor_body.step(&workers[0], task);
+        if (how == WEFT__STACKLESS_END) {
             return;
         }
-        if (how == WEFT__BODY_YIELD) {
+        if (how == WEFT__STACKLESS_YIELD) {
             weft__task_requeue(task);
         } else {
-            X_ASSERT(how == WEFT__BODY_GONE);
+            X_ASSERT(how == WEFT__STACKLESS_GONE);
             while (atomic_load_explicit(&placed[0], memory_order_acquire) == 0) {
                 weft__futex_wait(&placed[0], 0, INT64_MAX);
             }
@@ -355,8 +356,8 @@ static void rest(int ended)
     X_ASSERT(x_counted(ENDED) == ended);
     X_ASSERT(weft__task_state(&tasks[0]) == WEFT__TASK_FREE);
     X_ASSERT(placed[0] == 0);
-    X_ASSERT(weft__inbox_empty(&record.user) && weft__inbox_empty(&record.system));
-    X_ASSERT(!record.kept && !record.urgent && !record.there);
+    X_ASSERT(weft__inbox_is_empty(&record.user) && weft__inbox_is_empty(&record.system));
+    X_ASSERT(!record.kept && !record.urgent && !record.live_state);
 }
 
 /* A message to one that may have ended. */

@@ -13,11 +13,11 @@
 #include "base/thread.h"
 #include "model/explore.h"
 #include "model/twins.h"
-#include "sched/due.h"
 #include "sched/fork.h"
-#include "sched/outside.h"
-#include "sched/show.h"
+#include "sched/group_deadline.h"
+#include "sched/reader_slot.h"
 #include "sched/spin.h"
+#include "sched/wake_source.h"
 
 static uint32_t event; /* atomic */
 static int alloc_fails;
@@ -38,7 +38,7 @@ void weft__cpu_pause(void)
     x_spin();
 }
 
-bool weft__membarrier_usable(void)
+bool weft__membarrier_is_usable(void)
 {
     return true;
 }
@@ -54,28 +54,28 @@ uint64_t weft__thread_id(void)
 }
 
 /* Of each thread; NULL: none. */
-static struct weft__show *shows[X_THREADS];
+static struct weft__reader_slot *reader_slots[X_THREADS];
 
-struct weft__show *weft__show_self(void)
+struct weft__reader_slot *weft__reader_slot_self(void)
 {
-    static struct weft__show none = {.tag = UINT64_MAX};
+    static struct weft__reader_slot none = {.tag = UINT64_MAX};
     int i = x_thread();
-    return i >= 0 && shows[i] ? shows[i] : &none;
+    return i >= 0 && reader_slots[i] ? reader_slots[i] : &none;
 }
 
-void weft__show_set_self(struct weft__show *show)
+void weft__reader_slot_set_self(struct weft__reader_slot *reader_slot)
 {
-    shows[x_thread()] = show;
+    reader_slots[x_thread()] = reader_slot;
 }
 
-void twin_show(int thread, struct weft__show *show)
+void twin_reader_slot(int thread, struct weft__reader_slot *reader_slot)
 {
-    shows[thread] = show;
+    reader_slots[thread] = reader_slot;
 }
 
 /* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no
  * client has any. */
-void weft__due_expire(struct weft__timer *timer, void *arg)
+void weft__group_deadline_expire(struct weft__timer *timer, void *arg)
 {
     (void)timer, (void)arg;
     x_fail("a dispatcher's deadline");
@@ -106,12 +106,12 @@ int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
 }
 
 /* Who looks for deadlocks is not there. */
-void weft__outside_wait_begin(struct weft__outside_wait *wait)
+void weft__thread_wait_begin(struct weft__thread_wait *wait)
 {
     (void)wait;
 }
 
-void weft__outside_wait_end(struct weft__outside_wait *wait)
+void weft__thread_wait_end(struct weft__thread_wait *wait)
 {
     (void)wait;
 }

@@ -16,8 +16,8 @@ uint64_t twin_event_read(void);
 void twin_clock_set(int64_t now);
 
 /* In setup: the slot of a thread, NULL for none. */
-struct weft__show;
-void twin_show(int thread, struct weft__show *show);
+struct weft__reader_slot;
+void twin_reader_slot(int thread, struct weft__reader_slot *reader_slot);
 
 /* weft__alloc gives NULL from now on, or no longer. */
 void twin_alloc_fails(int fails);

@@ -9,13 +9,13 @@
 static void same(const char *text, const char *back)
 {
     struct weft_addr addr;
-    char out[WEFT_ADDR_TEXT];
+    char out[WEFT_ADDR_STRLEN];
     CHECK_EQ(weft_addr_parse(&addr, text), 0);
-    CHECK_EQ(weft_addr_text(&addr, out, sizeof out), strlen(back));
+    CHECK_EQ(weft_addr_format(&addr, out, sizeof out), strlen(back));
     CHECK_STR(out, back);
 }
 
-TEST(every_form_is_read_and_written)
+TEST(addresses_of_every_form_parse_and_format)
 {
     char scope[IF_NAMESIZE], text[64];
     same("127.0.0.1:80", "127.0.0.1:80");
@@ -38,7 +38,7 @@ TEST(every_form_is_read_and_written)
     same("[fe80::1%60000]:9", "[fe80::1%60000]:9");
 }
 
-TEST(what_is_no_address_is_refused)
+TEST(malformed_addresses_are_einval)
 {
     static const char *const bad[] = {
         "",
@@ -80,56 +80,56 @@ TEST(what_is_no_address_is_refused)
     CHECK_EQ(addr.len, 77); /* written only on success */
 }
 
-TEST(lengths_of_unix_names_have_a_limit)
+TEST(unix_address_length_is_limited)
 {
-    char text[300] = "unix:", out[WEFT_ADDR_TEXT];
+    char text[300] = "unix:", out[WEFT_ADDR_STRLEN];
     struct weft_addr addr;
     size_t most = sizeof(((struct sockaddr_un *)NULL)->sun_path);
     memset(text + 5, 'p', sizeof text - 6);
     text[5 + most - 1] = 0; /* with its zero it just fits */
     CHECK_EQ(weft_addr_parse(&addr, text), 0);
-    weft_addr_text(&addr, out, sizeof out);
+    weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, text);
     text[5 + most - 1] = 'p';
     text[5 + most] = 0;
     CHECK_EQ(weft_addr_parse(&addr, text), -EINVAL);
     text[5] = '@'; /* a name needs no zero at its end */
     CHECK_EQ(weft_addr_parse(&addr, text), 0);
-    weft_addr_text(&addr, out, sizeof out);
+    weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, text);
     text[5 + most] = 'p';
     text[5 + most + 1] = 0;
     CHECK_EQ(weft_addr_parse(&addr, text), -EINVAL);
 }
 
-TEST(text_is_cut_to_size)
+TEST(address_text_is_truncated_to_buffer)
 {
     struct weft_addr addr;
     char out[6];
     CHECK_EQ(weft_addr_parse(&addr, "127.0.0.1:80"), 0);
-    CHECK_EQ(weft_addr_text(&addr, out, sizeof out), 12);
+    CHECK_EQ(weft_addr_format(&addr, out, sizeof out), 12);
     CHECK_STR(out, "127.0");
-    CHECK_EQ(weft_addr_text(&addr, NULL, 0), 12);
+    CHECK_EQ(weft_addr_format(&addr, NULL, 0), 12);
 }
 
-TEST(zeros_in_abstract_names_are_shown)
+TEST(zero_bytes_in_abstract_unix_names_are_formatted)
 {
     struct weft_addr addr = {0};
     struct sockaddr_un *un = (struct sockaddr_un *)(void *)&addr.storage;
-    char out[WEFT_ADDR_TEXT];
+    char out[WEFT_ADDR_STRLEN];
     un->sun_family = AF_UNIX;
     memcpy(un->sun_path, "\0a\0b", 4);
     addr.len = (socklen_t)offsetof(struct sockaddr_un, sun_path) + 4;
-    weft_addr_text(&addr, out, sizeof out);
+    weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, "unix:@a@b");
     addr.len = sizeof(sa_family_t);
-    CHECK_EQ(weft_addr_text(&addr, out, sizeof out), 5);
+    CHECK_EQ(weft_addr_format(&addr, out, sizeof out), 5);
     addr.storage.ss_family = AF_UNSPEC;
-    weft_addr_text(&addr, out, sizeof out);
+    weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, "family 0");
 }
 
-TEST(ports_are_read_and_set)
+TEST(address_port_is_read_and_set)
 {
     struct weft_addr addr;
     CHECK_EQ(weft_addr_parse(&addr, "1.2.3.4:5"), 0);
@@ -144,15 +144,15 @@ TEST(ports_are_read_and_set)
     CHECK_EQ(weft_addr_set_port(&addr, 1), -EINVAL);
 }
 
-TEST(sockets_tell_their_addresses)
+TEST(socket_local_and_peer_addresses_are_returned)
 {
     struct weft_addr a, b, c;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     int listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &a), 0);
     CHECK(weft_addr_port(&a) > 0);
-    weft_addr_text(&a, text, sizeof text);
+    weft_addr_format(&a, text, sizeof text);
     int fd = weft_connect(text, WEFT_FOREVER);
     CHECK(fd >= 0);
     int peer = weft_accept_from(listener, &b, WEFT_FOREVER);
@@ -169,10 +169,10 @@ TEST(sockets_tell_their_addresses)
 }
 
 /* ":0" takes IPv6 and IPv4, where there is IPv6. */
-TEST(any_address_is_of_both_families)
+TEST(wildcard_listener_accepts_ipv4_and_ipv6)
 {
     struct weft_addr a;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     int listener = weft_listen(":0", NULL);
     if (listener == -EAFNOSUPPORT || listener == -EADDRNOTAVAIL) {
         check_skip("no IPv6 here");

@@ -65,7 +65,7 @@ static void *run(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_full_backlog_is_waited_for)
+EACH_DRIVER(unix_connect_waits_while_backlog_is_full)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     snprintf(name, sizeof name, "unix:@weft-backlog-%d", (int)getpid());
@@ -73,7 +73,7 @@ EACH_DRIVER(a_full_backlog_is_waited_for)
 }
 
 /* A deadline in the past tries once: there is room, or not. */
-TEST(one_try_finds_room_or_not)
+TEST(unix_connect_with_zero_deadline_tries_once)
 {
     snprintf(name, sizeof name, "unix:@weft-backlog-%d", (int)getpid());
     int listener = weft_listen(name, &(struct weft_listen_opts){.backlog = 1});

@@ -101,7 +101,7 @@ static void host(enum weft_driver driver, unsigned workers)
     weft_pool_destroy(pool);
 }
 
-EACH_DRIVER(a_host_sees_the_events)
+EACH_DRIVER(host_loop_sees_io_events_of_pool)
 {
     host(driver, 1);
 }
@@ -151,7 +151,7 @@ static void leave(enum weft_driver driver)
     weft_pool_destroy(pool);
 }
 
-EACH_DRIVER(others_serve_what_a_caller_leaves_behind)
+EACH_DRIVER(other_workers_serve_io_of_absent_caller)
 {
     leave(driver);
 }
@@ -189,7 +189,7 @@ static void fill(const struct weft_addr *addr, int *clients, int n)
     }
 }
 
-EACH_DRIVER(a_connect_goes_on_elsewhere)
+EACH_DRIVER(connect_started_by_caller_completes_on_other_worker)
 {
     struct weft_addr addr;
     int clients[4];
@@ -277,7 +277,7 @@ static void held_up(enum weft_driver driver)
     weft_pool_destroy(pool);
 }
 
-EACH_DRIVER(others_serve_a_worker_that_is_held_up)
+EACH_DRIVER(other_workers_serve_io_of_hogged_worker)
 {
     held_up(driver);
 }

@@ -6,7 +6,7 @@
 #include <weft/connpool.h>
 
 static int listener;
-static char address[WEFT_ADDR_TEXT];
+static char address[WEFT_ADDR_STRLEN];
 static weft_chan *accepted; /* int */
 
 static void *accepts(void *arg)
@@ -33,7 +33,7 @@ static void start(void)
     listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
-    weft_addr_text(&addr, address, sizeof address);
+    weft_addr_format(&addr, address, sizeof address);
     CHECK_EQ(weft_chan_create(&accepted, sizeof(int), &(struct weft_chan_opts){.capacity = 64}), 0);
     CHECK_EQ(weft_spawn(&acceptor, accepts, NULL, NULL), 0);
 }
@@ -57,19 +57,19 @@ static void *reuses(void *arg)
     struct weft_connpool_stats stats;
     start();
     CHECK_EQ(weft_connpool_create(&pool, address, NULL), 0);
-    int fd = weft_connpool_take(pool, WEFT_FOREVER);
+    int fd = weft_connpool_acquire(pool, WEFT_FOREVER);
     CHECK(fd >= 0);
     int peer = next_accepted();
-    weft_connpool_give(pool, fd, true);
-    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), fd);
-    weft_connpool_give(pool, fd, true);
+    weft_connpool_release(pool, fd, true);
+    CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), fd);
+    weft_connpool_release(pool, fd, true);
     /* The peer closes it: the next take makes another. */
     CHECK_EQ(weft_close(peer), 0);
     CHECK_EQ(weft_fd_wait(fd, WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
-    fd = weft_connpool_take(pool, WEFT_FOREVER);
+    fd = weft_connpool_acquire(pool, WEFT_FOREVER);
     CHECK(fd >= 0);
     peer = next_accepted();
-    weft_connpool_give(pool, fd, false);
+    weft_connpool_release(pool, fd, false);
     weft_connpool_stats(pool, &stats);
     CHECK_EQ(stats.hits, 1);
     CHECK_EQ(stats.misses, 2);
@@ -81,7 +81,7 @@ static void *reuses(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_connection_is_used_again_unless_it_is_stale)
+EACH_DRIVER(connection_is_reused_unless_stale)
 {
     on(driver, reuses);
 }
@@ -90,7 +90,7 @@ static weft_connpool *shared;
 
 static void *takes(void *arg)
 {
-    int fd = weft_connpool_take(shared, arg ? weft_after(*(int64_t *)arg) : WEFT_FOREVER);
+    int fd = weft_connpool_acquire(shared, arg ? weft_after(*(int64_t *)arg) : WEFT_FOREVER);
     return (void *)(intptr_t)fd;
 }
 
@@ -110,23 +110,23 @@ static void *limits(void *arg)
     int64_t soon = 10000000;
     start();
     CHECK_EQ(weft_connpool_create(&shared, address, &(struct weft_connpool_opts){.max = 1}), 0);
-    int fd = weft_connpool_take(shared, WEFT_FOREVER);
+    int fd = weft_connpool_acquire(shared, WEFT_FOREVER);
     int peer = next_accepted();
     CHECK_EQ((intptr_t)takes(&soon), -ETIMEDOUT);
     /* Handed over. */
     CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
     await_waits(2);
-    weft_connpool_give(shared, fd, true);
+    weft_connpool_release(shared, fd, true);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, fd);
     /* Broken: the one who waits makes another. */
     CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
     await_waits(3);
-    weft_connpool_give(shared, fd, false);
+    weft_connpool_release(shared, fd, false);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK((intptr_t)result >= 0);
     int second = next_accepted();
-    weft_connpool_give(shared, (int)(intptr_t)result, true);
+    weft_connpool_release(shared, (int)(intptr_t)result, true);
     CHECK_EQ(weft_close(peer), 0);
     CHECK_EQ(weft_close(second), 0);
     weft_connpool_destroy(shared);
@@ -134,17 +134,17 @@ static void *limits(void *arg)
     CHECK_EQ(weft_connpool_create(&shared, address,
                                   &(struct weft_connpool_opts){.max = 1, .refuse = true}),
              0);
-    fd = weft_connpool_take(shared, WEFT_FOREVER);
+    fd = weft_connpool_acquire(shared, WEFT_FOREVER);
     peer = next_accepted();
-    CHECK_EQ(weft_connpool_take(shared, WEFT_FOREVER), -EAGAIN);
-    weft_connpool_give(shared, fd, true);
+    CHECK_EQ(weft_connpool_acquire(shared, WEFT_FOREVER), -EAGAIN);
+    weft_connpool_release(shared, fd, true);
     CHECK_EQ(weft_close(peer), 0);
     weft_connpool_destroy(shared);
     stop();
     return arg;
 }
 
-EACH_DRIVER(the_greatest_number_is_kept)
+EACH_DRIVER(connection_limit_is_respected)
 {
     on(driver, limits);
 }
@@ -160,12 +160,12 @@ static void *retires(void *arg)
                                   &(struct weft_connpool_opts){.min = 1, .idle_ns = 20000000}),
              0);
     for (int i = 0; i < 3; i++) {
-        fd[i] = weft_connpool_take(pool, WEFT_FOREVER);
+        fd[i] = weft_connpool_acquire(pool, WEFT_FOREVER);
         CHECK(fd[i] >= 0);
         peer[i] = next_accepted();
     }
     for (int i = 0; i < 3; i++) {
-        weft_connpool_give(pool, fd[i], true);
+        weft_connpool_release(pool, fd[i], true);
     }
     /* Two of them are closed; the third stays. */
     CHECK_EQ(weft_read(peer[0], &byte, 1, WEFT_FOREVER), 0);
@@ -182,7 +182,7 @@ static void *retires(void *arg)
     return arg;
 }
 
-EACH_DRIVER(idle_ones_are_retired_but_for_the_fewest)
+EACH_DRIVER(idle_connections_are_retired_down_to_minimum)
 {
     on(driver, retires);
 }
@@ -198,12 +198,12 @@ static void *keeps(void *arg)
         CHECK_EQ(
             weft_connpool_create(&pool, address, &(struct weft_connpool_opts){.idle_ns = never[i]}),
             0);
-        int fd = weft_connpool_take(pool, WEFT_FOREVER);
+        int fd = weft_connpool_acquire(pool, WEFT_FOREVER);
         int peer = next_accepted();
-        weft_connpool_give(pool, fd, true);
+        weft_connpool_release(pool, fd, true);
         CHECK_EQ(weft_read(peer, &byte, 1, weft_after(20000000)), -ETIMEDOUT);
-        CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), fd);
-        weft_connpool_give(pool, fd, true);
+        CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), fd);
+        weft_connpool_release(pool, fd, true);
         weft_connpool_stats(pool, &stats);
         CHECK_EQ(stats.retired, 0);
         CHECK_EQ(weft_close(peer), 0);
@@ -213,7 +213,7 @@ static void *keeps(void *arg)
     return arg;
 }
 
-EACH_DRIVER(idle_ones_are_kept_for_ever)
+EACH_DRIVER(idle_connections_are_kept_without_idle_timeout)
 {
     on(driver, keeps);
 }
@@ -222,8 +222,9 @@ static void *fails(void *arg)
 {
     weft_connpool *pool;
     CHECK_EQ(weft_connpool_create(&pool, "127.0.0.1:1", &(struct weft_connpool_opts){.max = 1}), 0);
-    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), -ECONNREFUSED);
-    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), -ECONNREFUSED); /* the place is free again */
+    CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), -ECONNREFUSED);
+    CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER),
+             -ECONNREFUSED); /* the place is free again */
     weft_connpool_destroy(pool);
     CHECK_EQ(weft_connpool_create(&pool, "", NULL), -EINVAL);
     CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 2, .max = 1}),
@@ -238,7 +239,7 @@ static void *fails(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_failure_leaves_nothing_behind)
+EACH_DRIVER(failed_connect_leaves_connpool_unchanged)
 {
     on(driver, fails);
 }
@@ -254,7 +255,7 @@ static void *fills(void *arg)
         peers[i] = next_accepted();
     }
     CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* nothing is missing */
-    int fd = weft_connpool_take(shared, WEFT_FOREVER);
+    int fd = weft_connpool_acquire(shared, WEFT_FOREVER);
     CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* one in use is not missing */
     weft_connpool_stats(shared, &stats);
     CHECK_EQ(stats.filled, 3);
@@ -262,7 +263,7 @@ static void *fills(void *arg)
     CHECK_EQ(stats.misses, 0);
     CHECK_EQ(stats.idle, 2);
     CHECK_EQ(stats.used, 1);
-    weft_connpool_give(shared, fd, false);
+    weft_connpool_release(shared, fd, false);
     CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* now one is */
     int fourth = next_accepted();
     weft_connpool_stats(shared, &stats);
@@ -277,7 +278,7 @@ static void *fills(void *arg)
     return arg;
 }
 
-EACH_DRIVER(fill_connects_until_the_minimum_is_there)
+EACH_DRIVER(fill_connects_up_to_minimum)
 {
     on(driver, fills);
 }
@@ -314,7 +315,7 @@ static void *fills_at_once(void *arg)
     return arg;
 }
 
-EACH_DRIVER(concurrent_fills_make_the_minimum_once)
+EACH_DRIVER(concurrent_fills_connect_minimum_once)
 {
     on(driver, fills_at_once);
 }
@@ -349,7 +350,7 @@ static void *fills_in_part(void *arg)
     return arg;
 }
 
-EACH_DRIVER(fill_that_fails_keeps_what_it_made)
+EACH_DRIVER(failed_fill_keeps_connections_made)
 {
     on(driver, fills_in_part);
 }
@@ -384,7 +385,7 @@ static void *ends_fills(void *arg)
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, -ECANCELED);
     CHECK_EQ(weft_spawn(&fiber, fill_result, &deadline, NULL), 0);
-    weft_interrupt(fiber);
+    weft_fiber_interrupt(fiber);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, -EINTR);
     weft_connpool_stats(shared, &stats);
@@ -393,7 +394,7 @@ static void *ends_fills(void *arg)
     return arg;
 }
 
-EACH_DRIVER(fill_ends_by_deadline_cancel_and_interrupt)
+EACH_DRIVER(fill_ends_on_deadline_cancel_and_interrupt)
 {
     on(driver, ends_fills);
 }

@@ -59,7 +59,7 @@ static bool has_v6(void)
     return fd >= 0 && weft_close(fd) == 0;
 }
 
-EACH_DRIVER(udp)
+EACH_DRIVER(udp_datagrams_are_exchanged_over_ipv4_and_ipv6)
 {
     on(driver, 1, talks, "127.0.0.1:0");
     on(driver, 3, talks, "127.0.0.1:0");
@@ -68,7 +68,7 @@ EACH_DRIVER(udp)
     }
 }
 
-EACH_DRIVER(unix_by_name)
+EACH_DRIVER(unix_datagrams_by_abstract_name_are_exchanged)
 {
     char name[64];
     snprintf(name, sizeof name, "unix:@weft-datagram-%d", (int)getpid());
@@ -77,7 +77,7 @@ EACH_DRIVER(unix_by_name)
 }
 
 /* The file stays behind, and the next one takes it over; while somebody has it, it is taken. */
-EACH_DRIVER(unix_by_path)
+EACH_DRIVER(unix_datagram_path_is_taken_over_unless_in_use)
 {
     char name[64];
     struct stat st;
@@ -108,7 +108,7 @@ static void *pair_talks(void *arg)
     return arg;
 }
 
-EACH_DRIVER(pairs_keep_or_lose_their_boundaries)
+EACH_DRIVER(socketpair_type_decides_message_boundaries)
 {
     on(driver, 1, pair_talks, NULL);
 }
@@ -146,7 +146,7 @@ static void *errors(void *arg)
     return arg;
 }
 
-EACH_DRIVER(errors_of_datagrams)
+EACH_DRIVER(datagram_errors_are_returned)
 {
     on(driver, 1, errors, NULL);
 }
@@ -185,7 +185,7 @@ static void *slow_receiver(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_full_receiver_is_waited_for)
+EACH_DRIVER(datagram_send_waits_for_full_receiver)
 {
     on(driver, 1, slow_receiver, NULL);
 }
@@ -209,7 +209,7 @@ static void *shares_a_port(void *arg)
     return arg;
 }
 
-TEST(a_port_is_shared_only_if_both_say_so)
+TEST(udp_port_is_shared_only_if_both_set_reuseport)
 {
     shares_a_port(NULL);
 }

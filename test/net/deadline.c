@@ -100,7 +100,7 @@ static void each(int64_t deadline, int answer)
     struct weft_case cases[] = {weft_case_recv(chan, &item), weft_case_event(&event)};
     CHECK_EQ(weft_select(cases, 2, deadline), answer);
     CHECK_EQ(weft_join(other, NULL, deadline), answer);
-    CHECK_EQ(weft_park(deadline), answer);
+    CHECK_EQ(weft_fiber_park(deadline), answer);
     CHECK_EQ(weft_sleep_until(deadline), answer == -ETIMEDOUT ? 0 : answer);
     CHECK_EQ(weft_recv(ends[0], &byte, 1, 0, deadline), answer);
     CHECK_EQ(weft_read(ends[0], &byte, 1, deadline), answer);
@@ -113,14 +113,14 @@ static void *tries(void *arg)
     setup();
     each(0, -ETIMEDOUT);
     each(weft_now(), -ETIMEDOUT); /* a time that has passed */
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     each(0, -ETIMEDOUT);
-    CHECK_EQ(weft_park(WEFT_FOREVER), -EINTR); /* it is not lost */
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR); /* it is not lost */
     teardown();
     return arg;
 }
 
-EACH_DRIVER(zero_tries_in_every_call)
+EACH_DRIVER(zero_deadline_tries_once_in_every_call)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(tries, NULL, NULL, &opts), 0);
@@ -145,7 +145,7 @@ static void *cancels(void *arg)
     return arg;
 }
 
-EACH_DRIVER(zero_tries_in_a_cancelled_fiber_too)
+EACH_DRIVER(zero_deadline_tries_once_in_cancelled_fiber)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(cancels, NULL, NULL, &opts), 0);
@@ -154,7 +154,7 @@ EACH_DRIVER(zero_tries_in_a_cancelled_fiber_too)
 /* --- durations ---------------------------------------------------------------------------------
  */
 
-TEST(durations_are_nanoseconds)
+TEST(duration_macros_yield_nanoseconds)
 {
     _Static_assert(WEFT_MS(5) == 5000000, "");
     CHECK_EQ(WEFT_NS(7), 7);
@@ -223,7 +223,7 @@ static void waits_on_a_thread(void *arg)
     weft_event_wait(&event, WEFT_MS(5));
 }
 
-TEST(a_duration_in_place_of_a_deadline_is_found_in_debug_builds)
+TEST(duration_passed_as_deadline_aborts_in_debug_build)
 {
     static const char hint[] = "a deadline is 5000000, a time before this program was started, as "
                                "if a duration was passed: use weft_after(5000000)";
@@ -237,7 +237,8 @@ TEST(a_duration_in_place_of_a_deadline_is_found_in_debug_builds)
     must_stop_in_fiber(reads_for_a_duration, NULL, hint);
     must_stop_in_fiber(sets_a_timer_for_a_duration, NULL, hint);
     must_stop_in_fiber(opens_a_scope_for_a_duration, NULL, hint);
-    must_stop_in_fiber(waits_until_less_than_zero, NULL,
-                       "a deadline is -1, which is no time: 0 tries once, WEFT_FOREVER waits for "
-                       "ever");
+    must_stop_in_fiber(
+        waits_until_less_than_zero, NULL,
+        "a deadline is -1, which is not a time: 0 tries once, WEFT_FOREVER waits for "
+        "ever");
 }

@@ -50,11 +50,11 @@ static void *client(void *arg)
 static void *run(void *arg)
 {
     struct weft_addr addr;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     int listener = weft_listen(arg, NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
-    weft_addr_text(&addr, text, sizeof text);
+    weft_addr_format(&addr, text, sizeof text);
     weft_fiber acceptor;
     CHECK_EQ(weft_spawn(&acceptor, accepts, (void *)(intptr_t)listener, NULL), 0);
     weft_waitgroup_add(&clients, CLIENTS);
@@ -73,17 +73,17 @@ static void on(enum weft_driver driver, unsigned workers, const char *address)
     CHECK_EQ(weft_run(run, (void *)(uintptr_t)address, NULL, &opts), 0);
 }
 
-EACH_DRIVER(echo_over_tcp_on_one_worker)
+EACH_DRIVER(tcp_echo_on_one_worker_returns_all_bytes)
 {
     on(driver, 1, "127.0.0.1:0");
 }
 
-EACH_DRIVER(echo_over_tcp_on_four_workers)
+EACH_DRIVER(tcp_echo_on_four_workers_returns_all_bytes)
 {
     on(driver, 4, "127.0.0.1:0");
 }
 
-EACH_DRIVER(echo_over_a_unix_socket)
+EACH_DRIVER(unix_socket_echo_returns_all_bytes)
 {
     char name[64];
     snprintf(name, sizeof name, "unix:@weft-echo-%d", (int)getpid());

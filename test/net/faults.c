@@ -138,23 +138,23 @@ static void through(enum weft_driver driver, const struct proxy_opts *with, size
     }
 }
 
-EACH_DRIVER(through_segments_of_one_byte)
+EACH_DRIVER(echo_through_one_byte_segments_is_intact)
 {
     through(driver, &(struct proxy_opts){.seed = check_seed(), .segment = 1}, 1500);
 }
 
-EACH_DRIVER(through_segments_of_many_sizes)
+EACH_DRIVER(echo_through_random_segments_is_intact)
 {
     through(driver, &(struct proxy_opts){.seed = check_seed(), .segment = 3000}, 200000);
 }
 
-EACH_DRIVER(through_windows_that_close)
+EACH_DRIVER(echo_through_closing_windows_is_intact)
 {
     through(driver, &(struct proxy_opts){.seed = check_seed(), .stall_ms = 10, .recv_bytes = 2048},
             60000);
 }
 
-EACH_DRIVER(through_resets)
+EACH_DRIVER(echo_through_resets_is_intact_up_to_reset)
 {
     for (unsigned i = 0; i < 5; i++) {
         through(

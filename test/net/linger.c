@@ -18,11 +18,11 @@ static atomic_bool closed;
 static void connect_both(void)
 {
     struct weft_addr at;
-    char address[WEFT_ADDR_TEXT];
+    char address[WEFT_ADDR_STRLEN];
     int listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &at), 0);
-    weft_addr_text(&at, address, sizeof address);
+    weft_addr_format(&at, address, sizeof address);
     peer = weft_connect(address, WEFT_FOREVER);
     CHECK(peer >= 0);
     victim = weft_accept(listener, WEFT_FOREVER);
@@ -204,17 +204,17 @@ static void on(enum weft_driver driver, void *(*fn)(void *))
     weft_pool_destroy(pool);
 }
 
-EACH_DRIVER(who_gets_the_number_does_not_wait)
+EACH_DRIVER(fd_reused_during_lingering_close_does_not_wait)
 {
     on(driver, number_comes_to_us);
 }
 
-EACH_DRIVER(and_may_close_it_again)
+EACH_DRIVER(fd_reused_during_lingering_close_can_be_closed)
 {
     on(driver, number_comes_and_goes);
 }
 
-EACH_DRIVER(who_got_it_past_us_is_not_mistaken)
+EACH_DRIVER(foreign_fd_reused_during_lingering_close_is_recognised)
 {
     on(driver, number_comes_to_others);
 }

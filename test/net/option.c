@@ -22,7 +22,7 @@ static int tcp(void)
     return fd;
 }
 
-TEST(options_are_set_and_taken_back)
+TEST(socket_options_are_set_and_reset)
 {
     int fd = tcp(), in, out;
     CHECK_EQ(weft_set_nodelay(fd, true), 0);
@@ -55,7 +55,7 @@ TEST(options_are_set_and_taken_back)
     CHECK_EQ(weft_close(fd), 0);
 }
 
-TEST(bad_values_are_errors)
+TEST(bad_socket_option_values_are_einval)
 {
     int fd = tcp(), ends[2], in, out;
     CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.idle = -1}), -EINVAL);
@@ -88,7 +88,7 @@ TEST(bad_values_are_errors)
              -EINVAL);
 }
 
-TEST(a_connection_takes_over_what_its_listener_has)
+TEST(accepted_connection_inherits_listener_options)
 {
     struct weft_addr addr;
     int fd = tcp();
@@ -106,7 +106,7 @@ TEST(a_connection_takes_over_what_its_listener_has)
     CHECK_EQ(weft_close(fd), 0);
 }
 
-TEST(listeners_share_an_address_only_if_both_say_so)
+TEST(listeners_share_address_only_if_both_set_reuseport)
 {
     struct weft_addr addr;
     const struct weft_listen_opts opts = {.reuseport = true};
@@ -119,7 +119,7 @@ TEST(listeners_share_an_address_only_if_both_say_so)
     CHECK_EQ(weft_close(fd), 0);
 }
 
-TEST(the_first_of_several_listeners_finds_nobody_there)
+TEST(reuseport_first_fails_if_address_is_in_use)
 {
     struct weft_addr addr;
     const struct weft_listen_opts opts = {.reuseport = true}, first = {.reuseport_first = true};
@@ -154,7 +154,7 @@ static void *defers(void *arg)
     return arg;
 }
 
-EACH_DRIVER(an_accept_can_wait_for_data)
+EACH_DRIVER(deferred_accept_waits_for_data)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(defers, NULL, NULL, &opts), 0);
@@ -199,7 +199,7 @@ static void *corks(void *arg)
     return arg;
 }
 
-EACH_DRIVER(small_writes_can_be_held_together)
+EACH_DRIVER(cork_combines_small_writes)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(corks, NULL, NULL, &opts), 0);
@@ -222,7 +222,7 @@ static void *resets(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_close_can_reset)
+EACH_DRIVER(zero_linger_close_resets_connection)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(resets, NULL, NULL, &opts), 0);

@@ -102,7 +102,7 @@ static void take_byte(int fd, int event, void *arg)
     leave();
 }
 
-EACH_DRIVER(watch_of_readable_descriptor_calls_in_a_fiber_each_time)
+EACH_DRIVER(watch_calls_back_in_fiber_each_time_fd_is_readable)
 {
     begin(driver);
     CHECK_EQ(weft_pool_watch_add(pool, ends[0], WEFT_READABLE, take_byte, &ends), 0);
@@ -133,7 +133,7 @@ static void take_late(int fd, int event, void *arg)
     leave();
 }
 
-EACH_DRIVER(readiness_left_unread_calls_again_one_at_a_time)
+EACH_DRIVER(unread_readiness_calls_back_again_one_at_a_time)
 {
     begin(driver);
     put('x');
@@ -161,7 +161,7 @@ static void ignore(int fd, int event, void *arg)
     atomic_fetch_add(&calls, 1);
 }
 
-EACH_DRIVER(watch_that_is_always_ready_lets_others_run)
+EACH_DRIVER(always_ready_watch_does_not_starve_fibers)
 {
     weft_event over;
     begin_with(driver, 1);
@@ -177,7 +177,7 @@ EACH_DRIVER(watch_that_is_always_ready_lets_others_run)
     weft_event_deinit(&over);
 }
 
-EACH_DRIVER(both_events_of_one_descriptor_have_a_watch_each)
+EACH_DRIVER(fd_has_separate_read_and_write_watches)
 {
     begin(driver);
     CHECK_EQ(weft_pool_watch_add(pool, ends[0], WEFT_READABLE, take_byte, &ends), 0);
@@ -209,7 +209,7 @@ EACH_DRIVER(removed_watch_is_not_called_again)
     CHECK_EQ(atomic_load(&calls), 1);
 }
 
-EACH_DRIVER(watch_added_after_a_removal_gets_the_next_event)
+EACH_DRIVER(watch_added_after_removal_gets_next_event)
 {
     begin(driver);
     for (int i = 0; i < 100; i++) {
@@ -227,7 +227,7 @@ EACH_DRIVER(watch_added_after_a_removal_gets_the_next_event)
     CHECK_EQ(atomic_load(&calls), 2);
 }
 
-EACH_DRIVER(close_of_the_descriptor_ends_the_watch_with_ebadfd)
+EACH_DRIVER(close_of_fd_ends_watch_with_ebadfd)
 {
     begin(driver);
     CHECK_EQ(weft_pool_watch_add(pool, ends[0], WEFT_READABLE, take_byte, &ends), 0);
@@ -239,7 +239,7 @@ EACH_DRIVER(close_of_the_descriptor_ends_the_watch_with_ebadfd)
 }
 
 /* The fiber of the first watch need not have noticed the close. */
-EACH_DRIVER(reused_number_can_be_watched_at_once)
+EACH_DRIVER(reused_fd_can_be_watched_at_once)
 {
     begin(driver);
     int number = ends[0];
@@ -257,7 +257,7 @@ EACH_DRIVER(reused_number_can_be_watched_at_once)
     CHECK_EQ(atomic_load(&calls), 3);
 }
 
-EACH_DRIVER(cancelling_stop_of_the_pool_ends_its_watches)
+EACH_DRIVER(cancelling_pool_stop_ends_its_watches)
 {
     begin(driver);
     CHECK_EQ(weft_pool_watch_add(pool, ends[0], WEFT_READABLE, take_byte, &ends), 0);
@@ -280,7 +280,7 @@ static void wait_undisturbed(int fd, int event, void *arg)
     leave();
 }
 
-EACH_DRIVER(every_cancel_is_told_once_and_interrupts_no_callback)
+EACH_DRIVER(watch_cancel_is_reported_once_and_interrupts_no_callback)
 {
     struct weft__rand rand;
     int cancels = 0;
@@ -310,7 +310,7 @@ EACH_DRIVER(every_cancel_is_told_once_and_interrupts_no_callback)
 /* --- what cannot be watched ---------------------------------------------------------------------
  */
 
-TEST(watch_of_what_has_no_readiness_is_refused)
+TEST(watch_of_fd_without_readiness_is_refused)
 {
     begin(WEFT_DRIVER_AUTO);
     weft_pool *compute;
@@ -331,7 +331,7 @@ TEST(watch_of_what_has_no_readiness_is_refused)
     finish();
 }
 
-TEST(watch_on_a_stopped_pool_is_refused)
+TEST(watch_on_stopped_pool_is_refused)
 {
     begin(WEFT_DRIVER_AUTO);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
@@ -342,7 +342,7 @@ TEST(watch_on_a_stopped_pool_is_refused)
 
 /* Every request for memory fails in turn, until none is left to fail. The pool is started after
  * that: nobody else asks for memory meanwhile. */
-TEST(watch_without_memory_is_refused_and_leaves_nothing)
+TEST(watch_without_memory_is_refused_without_leak)
 {
     create(WEFT_DRIVER_AUTO, 1);
     int err, refused = 0;

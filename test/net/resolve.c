@@ -100,7 +100,8 @@ static void on(enum weft_driver driver, weft_fn fn)
 
 static int resolve(const char *host, struct weft_addr *out, size_t max, int64_t deadline)
 {
-    const struct weft_resolve_opts opts = {.servers = servers, .try_ns = 60000000000, .tries = 1};
+    const struct weft_resolve_opts opts = {
+        .servers = servers, .try_timeout_ns = 60000000000, .tries = 1};
     return weft_resolve(host, 80, out, max, &opts, deadline);
 }
 
@@ -139,13 +140,13 @@ static void *names(void *arg)
 {
     char host[256];
     struct weft_addr addrs[4];
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     CHECK_EQ(resolve("both.test", addrs, 4, WEFT_FOREVER), 2);
     CHECK_EQ(weft_addr_port(&addrs[0]), 80);
     CHECK(addrs[0].storage.ss_family != addrs[1].storage.ss_family);
     CHECK_EQ(resolve("both.test", addrs, 1, WEFT_FOREVER), 1);
     CHECK_EQ(resolve("four.test", addrs, 4, WEFT_FOREVER), 1);
-    weft_addr_text(&addrs[0], text, sizeof text);
+    weft_addr_format(&addrs[0], text, sizeof text);
     CHECK_STR(text, "127.0.0.1:80");
     CHECK_EQ(resolve("none.test", addrs, 4, WEFT_FOREVER), -ENOENT);
     CHECK_EQ(resolve("failing.test", addrs, 4, WEFT_FOREVER), -EREMOTEIO);
@@ -154,13 +155,14 @@ static void *names(void *arg)
         CHECK(resolve(host, addrs, 4, WEFT_FOREVER) > 0); /* the server knows no such name */
     }
     /* A try that is too short to be answered, and those after it, each twice as long. */
-    const struct weft_resolve_opts brief = {.servers = servers, .try_ns = 1000, .tries = 18};
+    const struct weft_resolve_opts brief = {
+        .servers = servers, .try_timeout_ns = 1000, .tries = 18};
     CHECK_EQ(weft_resolve("four.test", 80, addrs, 4, &brief, WEFT_FOREVER), 1);
     CHECK_EQ(resolve("", addrs, 4, WEFT_FOREVER), -EINVAL);
     return arg;
 }
 
-EACH_DRIVER(names_become_addresses)
+EACH_DRIVER(names_resolve_to_addresses)
 {
     if (have_resolver()) {
         on(driver, names);
@@ -181,7 +183,8 @@ static void *ends(void *arg)
     weft_fiber fiber;
     void *result;
     CHECK_EQ(resolve("silent.test", &addr, 1, weft_after(30000000)), -ETIMEDOUT);
-    const struct weft_resolve_opts brief = {.servers = servers, .try_ns = 100000000, .tries = 1};
+    const struct weft_resolve_opts brief = {
+        .servers = servers, .try_timeout_ns = 100000000, .tries = 1};
     CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &brief, WEFT_FOREVER), -EREMOTEIO);
     CHECK_EQ(weft_spawn(&fiber, waits_for_name, NULL, NULL), 0);
     do {
@@ -194,7 +197,7 @@ static void *ends(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_server_that_is_silent)
+EACH_DRIVER(resolve_of_unresponsive_server_ends_on_deadline_or_cancel)
 {
     if (have_resolver()) {
         on(driver, ends);
@@ -207,32 +210,32 @@ static void *asks_on_and_on(void *arg)
     struct weft_addr addr;
     char two[2 * sizeof servers];
     snprintf(two, sizeof two, "%s,%s", servers, servers);
-    const struct weft_resolve_opts opts = {.servers = two, .try_ns = 1, .tries = INT_MAX};
+    const struct weft_resolve_opts opts = {.servers = two, .try_timeout_ns = 1, .tries = INT_MAX};
     CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, weft_after(30000000)), -ETIMEDOUT);
     CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, 0), -ETIMEDOUT);
     struct weft_resolve_opts wrong = {.servers = two, .tries = -1};
     CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
-    wrong = (struct weft_resolve_opts){.servers = two, .try_ns = -1};
+    wrong = (struct weft_resolve_opts){.servers = two, .try_timeout_ns = -1};
     CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
     return arg;
 }
 
-EACH_DRIVER(a_server_is_asked_as_often_as_can_be)
+EACH_DRIVER(resolve_with_maximal_retries_ends_at_deadline)
 {
     if (have_resolver()) {
         on(driver, asks_on_and_on);
     }
 }
 
-TEST(numeric_hosts_need_no_server)
+TEST(numeric_hosts_resolve_without_server)
 {
     struct weft_addr addr;
-    char text[WEFT_ADDR_TEXT];
+    char text[WEFT_ADDR_STRLEN];
     CHECK_EQ(weft_resolve("10.1.2.3", 5, &addr, 1, NULL, WEFT_FOREVER), 1);
-    weft_addr_text(&addr, text, sizeof text);
+    weft_addr_format(&addr, text, sizeof text);
     CHECK_STR(text, "10.1.2.3:5");
     CHECK_EQ(weft_resolve("::1", 5, &addr, 1, NULL, WEFT_FOREVER), 1);
-    weft_addr_text(&addr, text, sizeof text);
+    weft_addr_format(&addr, text, sizeof text);
     CHECK_STR(text, "[::1]:5");
     CHECK_EQ(weft_resolve("::1", 5, &addr, 1, &(struct weft_resolve_opts){.family = AF_INET},
                           WEFT_FOREVER),
@@ -258,7 +261,7 @@ static void *refused_then_taken(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_refused_address_is_followed_by_the_next)
+EACH_DRIVER(dial_tries_next_address_after_refusal)
 {
     on(driver, refused_then_taken);
 }
@@ -294,7 +297,7 @@ static void *slow_beside_fast(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_slow_address_is_overtaken)
+EACH_DRIVER(dial_prefers_fast_address_over_slow_one)
 {
     on(driver, slow_beside_fast);
 }
@@ -318,7 +321,7 @@ static void *dials_by_name(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_connection_to_a_name)
+EACH_DRIVER(dial_by_name_connects)
 {
     if (have_resolver()) {
         on(driver, dials_by_name);

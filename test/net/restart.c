@@ -32,7 +32,7 @@ static void *serve(void *arg)
     CHECK_EQ(weft_addr_local(fd, &at), 0);
     started(accept_one, (void *)(intptr_t)fd); /* in flight, where there is a ring */
     CHECK_EQ(write(start->tell, &at, sizeof at), sizeof at);
-    return weft_park(WEFT_FOREVER) ? arg : NULL;
+    return weft_fiber_park(WEFT_FOREVER) ? arg : NULL;
 }
 
 /* Returns when it listens. */
@@ -67,9 +67,9 @@ static void kill_server(pid_t pid)
 static void restart_often(enum weft_driver driver, const char *first)
 {
     struct weft_addr at;
-    char address[WEFT_ADDR_TEXT];
+    char address[WEFT_ADDR_STRLEN];
     pid_t pid = start_server(first, driver, &at);
-    weft_addr_text(&at, address, sizeof address);
+    weft_addr_format(&at, address, sizeof address);
     for (int i = 0; i < 15; i++) {
         kill_server(pid);
         pid = start_server(address, driver, &at);
@@ -77,7 +77,7 @@ static void restart_often(enum weft_driver driver, const char *first)
     kill_server(pid);
 }
 
-EACH_DRIVER(a_killed_server_starts_again_at_once)
+EACH_DRIVER(killed_server_restarts_at_once_on_same_address)
 {
     char path[64];
     snprintf(path, sizeof path, "unix:/tmp/weft-test-restart-%d", (int)getpid());
@@ -93,7 +93,7 @@ EACH_DRIVER(a_killed_server_starts_again_at_once)
  */
 
 /* If it were not seen whose it is, this would take an hour. */
-TEST(an_address_of_a_live_process_is_told_soon)
+TEST(listen_on_address_of_live_process_fails_at_once)
 {
     static const char *const addresses[] = {"127.0.0.1:0", "unix:@"};
     const struct weft_listen_opts patient = {.retry_ns = HOUR};
@@ -134,7 +134,7 @@ static void *wait_for_address(void *arg)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(joined(fiber), -ECANCELED);
     fiber = started(listen_patiently, &at);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(joined(fiber), -EINTR);
     fiber = started(listen_patiently, &at);
     CHECK_EQ(close(blocker), 0);
@@ -144,13 +144,13 @@ static void *wait_for_address(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_fiber_waits_for_an_address_and_can_be_ended)
+EACH_DRIVER(listen_retry_in_fiber_waits_and_can_be_cancelled)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(wait_for_address, NULL, NULL, &opts), 0);
 }
 
-TEST(a_plain_thread_gives_up_after_the_time)
+TEST(listen_retry_in_plain_thread_times_out)
 {
     struct weft_addr at;
     int blocker = block(&at);

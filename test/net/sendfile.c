@@ -75,7 +75,7 @@ static void *sends(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_file_is_sent_from_any_offset)
+EACH_DRIVER(sendfile_sends_from_any_offset)
 {
     on(driver, sends);
 }
@@ -101,7 +101,7 @@ static void *asks_too_much(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_file_that_is_too_short_says_so)
+EACH_DRIVER(sendfile_of_short_file_reports_end)
 {
     on(driver, asks_too_much);
 }
@@ -147,7 +147,7 @@ static void *cuts(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_file_that_is_cut_meanwhile_says_so)
+EACH_DRIVER(sendfile_of_truncated_file_reports_end)
 {
     on(driver, cuts);
 }
@@ -171,7 +171,7 @@ static void *peer_is_gone(void *arg)
     return arg;
 }
 
-EACH_DRIVER(sending_to_nobody_raises_no_signal)
+EACH_DRIVER(sendfile_to_closed_peer_raises_no_sigpipe)
 {
     on(driver, peer_is_gone);
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
@@ -234,7 +234,7 @@ static void *splices(void *arg)
     return arg;
 }
 
-EACH_DRIVER(bytes_are_moved_by_way_of_pipes)
+EACH_DRIVER(splice_moves_bytes_through_pipe)
 {
     on(driver, splices);
 }

@@ -83,7 +83,7 @@ static void *vectors(void *arg)
     return arg;
 }
 
-EACH_DRIVER(whole_vectors_go_through_small_buffers)
+EACH_DRIVER(whole_vectors_pass_through_small_buffers)
 {
     on(driver, vectors);
 }
@@ -113,7 +113,7 @@ static void *ends_early(void *arg)
     return arg;
 }
 
-EACH_DRIVER(what_was_moved_before_an_error_is_told)
+EACH_DRIVER(bytes_transferred_before_error_are_reported)
 {
     on(driver, ends_early);
 }
@@ -155,7 +155,7 @@ static void *peeks(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_peek_leaves_what_it_saw)
+EACH_DRIVER(peek_leaves_bytes_unread)
 {
     on(driver, peeks);
 }
@@ -192,7 +192,7 @@ static void *asks_for_much(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_count_beyond_32_bits)
+EACH_DRIVER(read_count_beyond_32_bits_is_accepted)
 {
     if (!drivers_under_valgrind()) { /* it looks at every byte that might be written */
         on(driver, asks_for_much);

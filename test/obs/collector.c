@@ -19,7 +19,7 @@ static unsigned user_type(const char *name)
     return (unsigned)type;
 }
 
-TEST(events_are_added_up)
+TEST(collector_sums_events)
 {
     unsigned type = user_type("encode");
     struct weft_perf_stats s;
@@ -59,7 +59,7 @@ static void check_near(int64_t value, int64_t truth)
     CHECK(value <= truth + truth / 8);
 }
 
-TEST(percentiles_are_at_most_an_eighth_too_high)
+TEST(collector_percentiles_are_at_most_one_eighth_high)
 {
     unsigned type = user_type("encode");
     struct weft_perf_stats s;
@@ -100,7 +100,7 @@ static void *tell_a_thousand(void *arg)
     return arg;
 }
 
-TEST(all_threads_are_put_together)
+TEST(collector_merges_all_threads)
 {
     struct weft_perf_stats s;
     weft_collector *collector =
@@ -121,7 +121,7 @@ TEST(all_threads_are_put_together)
     weft_collector_destroy(collector);
 }
 
-TEST(print_writes_a_line_for_each_type_with_events)
+TEST(collector_dump_prints_line_per_type_with_events)
 {
     char text[4096] = "";
     FILE *out = fmemopen(text, sizeof text, "w");
@@ -129,7 +129,7 @@ TEST(print_writes_a_line_for_each_type_with_events)
     weft_collector *collector = collector_open(
         &(struct weft_collector_opts){.prefix = "app", .types = UINT64_C(1) << type | 15});
     weft_perf_event(type, 2000, 4, 5);
-    weft_collector_print(collector, out);
+    weft_collector_dump(collector, out);
     fclose(out);
     CHECK_STR(text,
               "app encode calls=1 total_us=2.0 mean_us=2.00 max_us=2.00 p50_us=2.00 p90_us=2.00 "
@@ -142,14 +142,14 @@ TEST(print_writes_a_line_for_each_type_with_events)
     weft_perf_event((unsigned)type, 2000, 4, 5);
     weft_collector_stop(collector);
     out = fmemopen(text, sizeof text, "w");
-    weft_collector_print(collector, out);
+    weft_collector_dump(collector, out);
     fclose(out);
     CHECK(strncmp(text, any, strlen(any)) == 0);
     weft_collector_destroy(collector);
     weft_collector_destroy(NULL);
 }
 
-TEST(largest_and_mean_counts_and_sums_are_kept)
+TEST(collector_keeps_largest_and_mean_counts_and_sums)
 {
     struct weft_perf_stats s;
     unsigned type = user_type("encode");
@@ -171,7 +171,7 @@ TEST(largest_and_mean_counts_and_sums_are_kept)
     weft_collector_destroy(collector);
 }
 
-TEST(several_are_started_at_once_each_for_its_pool)
+TEST(several_collectors_run_at_once_each_for_its_pool)
 {
     struct weft_perf_stats s;
     unsigned type = user_type("encode");
@@ -190,7 +190,7 @@ TEST(several_are_started_at_once_each_for_its_pool)
     pool_close(pool);
 }
 
-TEST(without_memory_it_is_not_started)
+TEST(collector_start_without_memory_returns_enomem)
 {
     weft_collector *collector;
     user_type("encode");

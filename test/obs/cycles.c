@@ -85,19 +85,19 @@ static void let_walks_pass(weft_pool *pool)
 {
     atomic_bool stop = false;
     weft_fiber runner;
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     uint64_t ticks = stats.ticks + 30; /* of which there are at least ten to a walk */
     CHECK_EQ(weft_pool_spawn(pool, &runner, run_on, &stop, NULL), 0);
     do {
         sched_yield();
-        weft_watch_stats(&stats);
+        weft_watchdog_stats(&stats);
     } while (stats.ticks < ticks);
     atomic_store(&stop, true);
     CHECK_EQ(weft_join(runner, NULL, WEFT_FOREVER), 0);
 }
 
-TEST(fibers_that_join_each_other_are_reported_once)
+TEST(mutual_join_cycle_is_reported_once)
 {
     weft_pool *pool = open_two();
     weft_fiber a = 0, b = 0, of_a, of_b;
@@ -116,14 +116,14 @@ TEST(fibers_that_join_each_other_are_reported_once)
         snprintf(line, sizeof line, "  fiber %s waits on join of %s\n", text[i], text[1 - i]);
         CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], line));
     }
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     CHECK_EQ(stats.cycles, 1);
     CHECK_EQ(weft_cancel(of_a), 0); /* each joins the other, so nobody else may */
     close_two(pool);
 }
 
-TEST(three_fibers_with_locks_are_named_while_others_run)
+TEST(lock_cycle_of_three_fibers_is_named_while_others_run)
 {
     weft_pool *pool = open_two();
     static const char *const names[] = {"db", "cache", "log"};
@@ -170,7 +170,7 @@ TEST(three_fibers_with_locks_are_named_while_others_run)
     close_two(pool);
 }
 
-TEST(a_fiber_that_waits_for_what_it_holds_is_a_cycle)
+TEST(fiber_waiting_for_own_lock_is_cycle)
 {
     weft_pool *pool = open_two();
     struct gate gate = {.source = {.name = "twice"}};
@@ -183,7 +183,7 @@ TEST(a_fiber_that_waits_for_what_it_holds_is_a_cycle)
     close_two(pool);
 }
 
-TEST(a_cycle_that_comes_back_is_reported_again)
+TEST(recurring_cycle_is_reported_again)
 {
     weft_pool *pool = open_two();
     struct gate gate = {.source = {.name = "again"}};
@@ -200,11 +200,11 @@ TEST(a_cycle_that_comes_back_is_reported_again)
 
 static void *park(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(chains_and_trees_of_waits_are_no_cycles)
+TEST(wait_chains_and_trees_are_not_cycles)
 {
     weft_pool *pool = open_two();
     weft_fiber fibers[20];
@@ -220,14 +220,14 @@ TEST(chains_and_trees_of_waits_are_no_cycles)
     CHECK_EQ(weft_find_cycles(stderr), 0);
     let_walks_pass(pool);
     CHECK_EQ(reports_of(WEFT_REPORT_CYCLE), 0);
-    CHECK_EQ(weft_unpark(fibers[0]), 0);
+    CHECK_EQ(weft_fiber_unpark(fibers[0]), 0);
     for (int i = 0; i < 20; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
     close_two(pool);
 }
 
-TEST(asking_for_cycles_writes_all_there_are)
+TEST(find_cycles_writes_every_cycle)
 {
     weft_pool *pool = open_two();
     struct gate gates[2] = {{.source = {.name = "one"}}, {.source = {.name = "two"}}};
@@ -272,7 +272,7 @@ static void *lock_both(void *arg)
     return NULL;
 }
 
-TEST(mutexes_locked_in_opposite_order_are_named_with_their_holders)
+TEST(opposite_lock_order_cycle_names_mutexes_and_holders)
 {
     weft_pool *pool = open_two();
     weft_mutex db, cache;

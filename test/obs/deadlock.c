@@ -10,7 +10,7 @@
 #include <weft/signal.h>
 
 #include "obs/reports.h"
-#include "sched/outside.h"
+#include "sched/wake_source.h"
 #include "sched/watchdog.h"
 
 static char said[CHECK_ERR];
@@ -27,7 +27,7 @@ static void in_child(void (*fn)(void *))
 
 static void *park(void *arg)
 {
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
@@ -49,14 +49,14 @@ static weft_pool *open_caller(unsigned workers)
     return pool;
 }
 
-static enum weft_outlook outlook(char *who)
+static enum weft_wake_source wake_source(char *who)
 {
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     if (who) {
-        memcpy(who, stats.outside, sizeof stats.outside);
+        memcpy(who, stats.source_name, sizeof stats.source_name);
     }
-    return stats.outlook;
+    return stats.wake_source;
 }
 
 /* --- it is an error ------------------------------------------------------------------ */
@@ -64,19 +64,19 @@ static enum weft_outlook outlook(char *who)
 static void run_for_ever(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     for (unsigned workers = 1; workers <= 3; workers++) {
         CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = workers}),
                  -EDEADLK);
     }
 }
 
-TEST(a_run_that_can_never_end_returns_an_error_and_a_report)
+TEST(deadlocked_run_returns_error_with_report)
 {
     in_child(run_for_ever);
     const char *text = said;
     for (int i = 0; i < 3; i++) {
-        text = strstr(text, "weft: deadlock: all fibers wait, and nothing is left that could wake");
+        text = strstr(text, "weft: deadlock: all fibers wait, and nothing can wake");
         CHECK(text);
         CHECK(strstr(text, " main waits on join of #"));
         CHECK(strstr(text, " sleeper waits on park\n"));
@@ -88,7 +88,7 @@ TEST(a_run_that_can_never_end_returns_an_error_and_a_report)
 static void run_then_stop(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_pool *pool = open_caller(2);
     CHECK_EQ(weft_pool_run(pool, join_parked, NULL, NULL), -EDEADLK);
     CHECK_EQ(pool_live(pool), 2);
@@ -98,12 +98,12 @@ static void run_then_stop(void *arg)
     CHECK_EQ(pool_live(pool), 3);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     CHECK_EQ(stats.deadlocks, 3);
 }
 
-TEST(after_the_error_the_fibers_stay_until_a_stop_cancels_them)
+TEST(fibers_stay_after_deadlock_error_until_stop_cancels)
 {
     in_child(run_then_stop);
 }
@@ -117,11 +117,11 @@ static void *spawn_parked(void *arg)
 static void drain_for_ever(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(spawn_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
 }
 
-TEST(the_drain_at_the_end_of_a_run_is_no_exception)
+TEST(deadlock_in_final_drain_is_reported)
 {
     in_child(drain_for_ever);
     CHECK(strstr(said, " waits on park\n"));
@@ -132,20 +132,20 @@ static void *wait_in_other_pool(void *arg)
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(arg, &fiber, park, NULL, &(struct weft_fiber_opts){.name = "far"}), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     return NULL;
 }
 
 static void two_pools(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "other"});
     CHECK_EQ(weft_run(wait_in_other_pool, other, NULL, NULL), -EDEADLK);
     pool_close(other);
 }
 
-TEST(all_pools_are_one_system)
+TEST(deadlock_across_pools_is_reported)
 {
     in_child(two_pools);
     CHECK(strstr(said, "pool other: fiber #"));
@@ -159,14 +159,14 @@ static _Atomic(weft_fiber) parked;
 static void *park_until_woken(void *arg)
 {
     atomic_store(&parked, weft_self());
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
 static void await_outside(const char *what)
 {
     char who[32];
-    while (!atomic_load(&parked) || outlook(who) != WEFT_OUTLOOK_OUTSIDE ||
+    while (!atomic_load(&parked) || wake_source(who) != WEFT_WAKE_SOURCE_EXTERNAL ||
            strncmp(who, what, strlen(what)) != 0) {
         sched_yield();
     }
@@ -175,7 +175,7 @@ static void await_outside(const char *what)
 static void *wake_later(void *arg)
 {
     await_outside("thread ");
-    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+    CHECK_EQ(weft_fiber_unpark(atomic_load(&parked)), 0);
     return arg;
 }
 
@@ -187,7 +187,7 @@ static void woken_from_outside(void *arg)
     thread_close(thread);
 }
 
-TEST(a_thread_outside_may_still_wake_them)
+TEST(outside_thread_that_may_wake_prevents_deadlock_report)
 {
     in_child(woken_from_outside);
     CHECK_STR(said, "");
@@ -195,7 +195,7 @@ TEST(a_thread_outside_may_still_wake_them)
 
 static void *sleep_long(void *arg)
 {
-    while (outlook(NULL) != WEFT_OUTLOOK_TIMER) {
+    while (wake_source(NULL) != WEFT_WAKE_SOURCE_TIMER) {
         CHECK_EQ(weft_sleep(50000000), 0);
     }
     return arg;
@@ -204,11 +204,11 @@ static void *sleep_long(void *arg)
 static void timer_pending(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(sleep_long, NULL, NULL, NULL), 0);
 }
 
-TEST(a_timer_is_still_to_come)
+TEST(pending_timer_prevents_deadlock_report)
 {
     in_child(timer_pending);
     CHECK_STR(said, "");
@@ -226,7 +226,7 @@ static void leave(int signo)
     (void)signo;
     char who[32], expected[32];
     snprintf(expected, sizeof expected, "handler of signal %d", SIGALRM);
-    if (outlook(who) == WEFT_OUTLOOK_OUTSIDE && strcmp(who, expected) == 0) {
+    if (wake_source(who) == WEFT_WAKE_SOURCE_EXTERNAL && strcmp(who, expected) == 0) {
         _exit(0);
     }
     ring_in(50);
@@ -235,14 +235,14 @@ static void leave(int signo)
 static void signal_expected(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     signal(SIGALRM, leave);
     ring_in(50);
     weft_run(park, NULL, NULL, NULL);
     _exit(2);
 }
 
-TEST(a_handler_of_a_signal_may_be_what_the_program_waits_for)
+TEST(signal_handler_prevents_deadlock_report)
 {
     in_child(signal_expected);
     CHECK_STR(said, "");
@@ -252,7 +252,7 @@ TEST(a_handler_of_a_signal_may_be_what_the_program_waits_for)
 static void signal_of_dumps(void *arg)
 {
     CHECK_EQ(weft_dump_on_signal(SIGALRM, STDERR_FILENO, NULL), 0);
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
     signal_expected(arg);
 }
 
@@ -262,20 +262,20 @@ static void *dump_then_park(void *arg)
     CHECK(out != NULL);
     CHECK_EQ(weft_dump(out, NULL), 0);
     fclose(out);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
 static void with_dumps(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_dump_on_signal(SIGUSR1, STDERR_FILENO, NULL), 0);
     CHECK_EQ(weft_run(dump_then_park, NULL, NULL, NULL), -EDEADLK);
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
 }
 
-TEST(handlers_of_dumps_are_not_outside_and_what_comes_after_them_is)
+TEST(dump_signal_handler_is_no_wake_source)
 {
     in_child(signal_of_dumps);
     CHECK_STR(said, "");
@@ -286,13 +286,13 @@ TEST(handlers_of_dumps_are_not_outside_and_what_comes_after_them_is)
 static void switched_off(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     ring_in(300); /* ends the process */
     weft_run(park, NULL, NULL, &(struct weft_pool_opts){.deadlock_off = true});
     _exit(2);
 }
 
-TEST(a_pool_may_ask_not_to_be_judged)
+TEST(deadlock_detection_can_be_disabled_per_pool)
 {
     int status = check_child(switched_off, NULL, said, sizeof said);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
@@ -335,7 +335,7 @@ static void waited_before(void *arg)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = WEFT_DRIVER_EPOLL};
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
     pthread_t thread = thread_open(close_it, NULL);
     CHECK_EQ(weft_run(read_until_closed, NULL, NULL, &opts), 0);
@@ -353,7 +353,7 @@ static void waited_before(void *arg)
     CHECK_EQ(status, 0);
 }
 
-TEST(a_descriptor_that_is_waited_for_is_outside_whoever_ended_earlier_waits)
+TEST(fd_wait_prevents_deadlock_report_after_earlier_waits_ended)
 {
     in_child(waited_before);
     CHECK_STR(said, "");
@@ -363,31 +363,31 @@ TEST(a_descriptor_that_is_waited_for_is_outside_whoever_ended_earlier_waits)
 
 static void *park_on_source(void *arg)
 {
-    weft__outside_ref();
+    weft__wake_source_ref();
     atomic_store(&parked, weft_self());
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
 /* A thread of a source: it is Weft's, so that only the reference counts. */
 static void *serve_source(void *wakes)
 {
-    CHECK_EQ(weft__outside_thread_enter(), 0);
-    await_outside("a source");
+    CHECK_EQ(weft__wake_source_ignore_thread(), 0);
+    await_outside("an event source");
     if (wakes) {
-        CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+        CHECK_EQ(weft_fiber_unpark(atomic_load(&parked)), 0);
     }
-    weft__outside_unref();
-    weft__outside_thread_leave();
+    weft__wake_source_unref();
+    weft__wake_source_unignore_thread();
     /* It stays a while, and is not outside all the same: it does nothing more. */
-    weft_harmless_thread(0);
+    weft_watchdog_ignore_thread(0);
     return NULL;
 }
 
 static void source_wakes(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     pthread_t thread = thread_open(serve_source, &parked);
     CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), 0);
     thread_close(thread);
@@ -396,13 +396,13 @@ static void source_wakes(void *arg)
 static void source_gives_up(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     pthread_t thread = thread_open(serve_source, NULL);
     CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), -EDEADLK);
     thread_close(thread);
 }
 
-TEST(a_source_that_is_waited_on_counts_as_outside_until_it_is_given_up)
+TEST(wake_source_prevents_deadlock_report_until_given_up)
 {
     in_child(source_wakes);
     CHECK_STR(said, "");
@@ -421,7 +421,7 @@ static void *nothing(void *arg)
 static void *call_then_park(void *arg)
 {
     CHECK_EQ(weft_blocking_call(NULL, nothing, NULL, NULL, WEFT_FOREVER), 0);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
@@ -429,7 +429,7 @@ static void used_blocking_pool(void *arg)
 {
     struct weft_blocking_stats stats;
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(call_then_park, NULL, NULL, NULL), -EDEADLK);
     weft_blocking_stats(NULL, &stats);
     CHECK_EQ(stats.threads, 1); /* it is there, and rests */
@@ -437,7 +437,7 @@ static void used_blocking_pool(void *arg)
 
 static void *returns_when_seen(void *arg)
 {
-    await_outside("a source");
+    await_outside("an event source");
     return arg;
 }
 
@@ -451,20 +451,20 @@ static void *call_long(void *arg)
 static void *call_long_then_park(void *arg)
 {
     call_long(NULL);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
 static void long_call(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(call_long, NULL, NULL, NULL), 0);
     fprintf(stderr, "over\n");
     CHECK_EQ(weft_run(call_long_then_park, NULL, NULL, NULL), -EDEADLK);
 }
 
-TEST(a_blocking_call_is_outside_until_it_returns_and_its_thread_is_not)
+TEST(blocking_call_is_wake_source_until_return)
 {
     in_child(used_blocking_pool);
     CHECK(strstr(said, "weft: deadlock"));
@@ -481,7 +481,7 @@ static void *wait_for_child_then_park(void *arg)
     CHECK_EQ(weft_process_spawn(&process, argv, NULL), 0);
     CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
     weft_process_close(process);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
@@ -492,7 +492,7 @@ static void *wait_for_signal(void *arg)
     CHECK_EQ(weft_signal_wait(arg, &info, WEFT_FOREVER), 0);
     CHECK_EQ(info.signal, SIGALRM);
     weft_signal_close(arg);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return NULL;
 }
 
@@ -501,7 +501,7 @@ static void used_watcher(void *arg)
     const int signals[] = {SIGALRM};
     weft_signal_set *set;
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(wait_for_child_then_park, NULL, NULL, NULL), -EDEADLK);
     fprintf(stderr, "over\n");
     CHECK_EQ(weft_signal_open(&set, signals, 1, NULL), 0);
@@ -513,7 +513,7 @@ static void used_watcher(void *arg)
     CHECK_EQ(weft_run(wait_for_signal, set, NULL, NULL), -EDEADLK);
 }
 
-TEST(a_watched_child_or_signal_is_outside_until_it_came_and_its_thread_is_not)
+TEST(watched_child_or_signal_is_wake_source_until_arrival)
 {
     in_child(used_watcher);
     const char *first = strstr(said, "weft: deadlock"), *over = strstr(said, "over\n");
@@ -542,14 +542,14 @@ static void wake_sleeper(enum weft_report_kind kind, const char *text, void *arg
     fputs(text, stderr);
     if (kind == WEFT_REPORT_DEADLOCK) {
         reported++;
-        CHECK_EQ(weft_unpark(sleeper), 0);
+        CHECK_EQ(weft_fiber_unpark(sleeper), 0);
     }
 }
 
 static void join_from_thread(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_on_report(wake_sleeper, NULL);
     for (unsigned workers = 1; workers <= 2; workers++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = workers});
@@ -560,7 +560,7 @@ static void join_from_thread(void *arg)
     fprintf(stderr, "tid %d\n", (int)syscall(SYS_gettid));
 }
 
-TEST(a_thread_that_joins_for_ever_wakes_nobody_and_is_part_of_the_deadlock)
+TEST(thread_joining_forever_is_part_of_deadlock)
 {
     in_child(join_from_thread);
     char line[80];
@@ -576,7 +576,7 @@ TEST(a_thread_that_joins_for_ever_wakes_nobody_and_is_part_of_the_deadlock)
 static void stop_from_thread(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_on_report(wake_sleeper, NULL);
     weft_pool *pool = pool_open(NULL);
     CHECK_EQ(weft_fiber_detach(spawn_sleeper(pool)), 0);
@@ -584,7 +584,7 @@ static void stop_from_thread(void *arg)
     CHECK_EQ(reported, 1);
 }
 
-TEST(a_thread_that_drains_a_pool_for_ever_is_part_of_the_deadlock)
+TEST(thread_draining_pool_forever_is_part_of_deadlock)
 {
     in_child(stop_from_thread);
     CHECK(strstr(said, " waits on stop\n"));
@@ -615,7 +615,7 @@ static void set_event(enum weft_report_kind kind, const char *text, void *arg)
 static void several_threads(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_on_report(set_event, NULL);
     weft_event_init(&never, &(struct weft_sync_opts){.name = "never"});
     weft_pool *pool = pool_open(NULL);
@@ -629,7 +629,7 @@ static void several_threads(void *arg)
     CHECK_EQ(reported, 1);
 }
 
-TEST(all_threads_that_wait_are_named_with_what_they_wait_on)
+TEST(deadlock_report_names_waiting_threads_and_objects)
 {
     in_child(several_threads);
     CHECK(strstr(said, " waits on event never\n"));
@@ -654,7 +654,7 @@ static void receive_in_thread(void *arg)
     weft_fiber fiber;
     char byte;
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_on_report(close_channel, NULL);
     CHECK_EQ(weft_chan_create(&empty, 1, &(struct weft_chan_opts){.name = "empty"}), 0);
     weft_pool *pool = pool_open(NULL);
@@ -665,7 +665,7 @@ static void receive_in_thread(void *arg)
     weft_chan_destroy(empty);
 }
 
-TEST(a_thread_that_waits_for_ever_after_the_last_fiber_has_ended_is_reported)
+TEST(thread_waiting_forever_after_last_fiber_is_reported)
 {
     in_child(receive_in_thread);
     CHECK(strstr(said, "weft: deadlock"));
@@ -679,15 +679,15 @@ static void *wake_by_deadline(void *arg)
     snprintf(expected, sizeof expected, "thread %d", (int)syscall(SYS_gettid));
     do {
         CHECK_EQ(weft_event_wait(&never, weft_after(30000000)), -ETIMEDOUT);
-    } while (outlook(who) != WEFT_OUTLOOK_OUTSIDE || strcmp(who, expected) != 0);
-    CHECK_EQ(weft_unpark(sleeper), 0);
+    } while (wake_source(who) != WEFT_WAKE_SOURCE_EXTERNAL || strcmp(who, expected) != 0);
+    CHECK_EQ(weft_fiber_unpark(sleeper), 0);
     return arg;
 }
 
 static void thread_with_deadline(void *arg)
 {
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_pool *pool = pool_open(NULL);
     spawn_sleeper(pool);
     pthread_t thread = thread_open(wake_by_deadline, NULL);
@@ -696,7 +696,7 @@ static void thread_with_deadline(void *arg)
     pool_close(pool);
 }
 
-TEST(a_thread_that_waits_with_a_deadline_may_still_wake_them)
+TEST(thread_with_deadline_prevents_deadlock_report)
 {
     in_child(thread_with_deadline);
     CHECK_STR(said, "");
@@ -706,8 +706,8 @@ TEST(a_thread_that_waits_with_a_deadline_may_still_wake_them)
 static void *end_process(void *process)
 {
     char who[32];
-    CHECK_EQ(weft_harmless_thread(0), 0);
-    while (outlook(who) != WEFT_OUTLOOK_OUTSIDE || strcmp(who, "a source of events") != 0) {
+    CHECK_EQ(weft_watchdog_ignore_thread(0), 0);
+    while (wake_source(who) != WEFT_WAKE_SOURCE_EXTERNAL || strcmp(who, "an event source") != 0) {
         sched_yield();
     }
     CHECK_EQ(weft_process_kill(process, SIGKILL), 0);
@@ -720,7 +720,7 @@ static void thread_waits_for_process(void *arg)
     struct weft_process_status status;
     weft_process *process;
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft_pool *pool = pool_open(NULL);
     spawn_sleeper(pool);
     CHECK_EQ(weft_process_spawn(&process, argv, NULL), 0);
@@ -728,12 +728,12 @@ static void thread_waits_for_process(void *arg)
     CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
     thread_close(thread);
     weft_process_close(process);
-    CHECK_EQ(weft_unpark(sleeper), 0);
+    CHECK_EQ(weft_fiber_unpark(sleeper), 0);
     CHECK_EQ(weft_join(sleeper, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
 }
 
-TEST(a_thread_that_waits_for_a_process_may_still_wake_them)
+TEST(thread_waiting_for_process_prevents_deadlock_report)
 {
     in_child(thread_waits_for_process);
     CHECK_STR(said, "");
@@ -767,7 +767,7 @@ static void token_goes_round(void *arg)
 {
     pthread_t threads[RING / 2];
     (void)arg;
-    other_threads_are_harmless();
+    ignore_other_threads();
     weft__watchdog_set_tick(20000); /* it looks whenever it can */
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (size_t i = 0; i < RING; i++) {
@@ -792,12 +792,12 @@ static void token_goes_round(void *arg)
     for (size_t i = 0; i < RING; i++) {
         weft_chan_destroy(hops[i]);
     }
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     CHECK_EQ(stats.deadlocks, 0);
 }
 
-TEST(a_thread_that_was_just_fired_is_never_taken_for_one_that_waits)
+TEST(just_woken_thread_is_not_counted_as_waiting)
 {
     in_child(token_goes_round);
     CHECK_STR(said, "");

@@ -64,7 +64,7 @@ static atomic_bool release;
 
 __attribute__((noinline)) static void *park_in_test(void *arg)
 {
-    CHECK(weft_park(WEFT_FOREVER) <= 0);
+    CHECK(weft_fiber_park(WEFT_FOREVER) <= 0);
     __asm__ volatile("" ::: "memory");
     return arg;
 }
@@ -133,7 +133,7 @@ static void end_all(weft_pool *pool)
 
 /* --- what is shown ---------------------------------------------------------------------------- */
 
-TEST(a_dump_shows_what_each_fiber_waits_on)
+TEST(dump_shows_object_each_fiber_waits_on)
 {
     weft_pool *pool =
         pool_open(&(struct weft_pool_opts){.name = "shown", .workers = 2, .hog_ns = -1});
@@ -144,7 +144,7 @@ TEST(a_dump_shows_what_each_fiber_waits_on)
     start(pool, "guest", await_event, &door);
     start(pool, "sleeper", sleep_long, NULL);
     char *text = dump_of(NULL), id[32], on[64];
-    weft_fiber_text(parked, id, sizeof id);
+    weft_fiber_format(parked, id, sizeof id);
     check_has(text, "weft dump of all pools: 4 fibers, 4 waiting, 4 stacks\n");
     check_has(text, "\n1 fiber waiting: park\n");
     check_line(text, id, " parked pool=shown age=");
@@ -192,13 +192,13 @@ static void *want_thing(void *arg)
     return arg;
 }
 
-TEST(a_dump_shows_who_holds_what_is_waited_on)
+TEST(dump_shows_holder_of_awaited_object)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     holder = start(pool, "dragon", park_in_test, NULL);
     start(pool, "hero", want_thing, NULL);
     char *text = dump_of(NULL), line[96], id[32];
-    weft_fiber_text(holder, id, sizeof id);
+    weft_fiber_format(holder, id, sizeof id);
     snprintf(line, sizeof line, "on=0x1234 treasure held-by=%s dragon\n", id);
     check_has(text, "1 fiber waiting: thing\n");
     check_line(text, "hero pool=", line);
@@ -211,7 +211,7 @@ TEST(a_dump_shows_who_holds_what_is_waited_on)
     end_all(pool);
 }
 
-TEST(fibers_with_the_same_stack_are_shown_once)
+TEST(dump_folds_fibers_with_same_stack)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     for (int i = 0; i < 20; i++) {
@@ -230,7 +230,7 @@ TEST(fibers_with_the_same_stack_are_shown_once)
     free(text);
     text = dump_of(&(struct weft_dump_opts){.max_fibers = 5, .max_frames = 2});
     check_has(text, ": 5 fibers");
-    check_has(text, "cut: 16 more fibers were not looked at\n");
+    check_has(text, "cut: 16 more fibers were not inspected\n");
     if (weft__unwind_works()) {
         CHECK_EQ(times(text, "    at "), 2);
     }
@@ -238,7 +238,7 @@ TEST(fibers_with_the_same_stack_are_shown_once)
     end_all(pool);
 }
 
-TEST(one_pool_is_dumped_without_the_others)
+TEST(dump_of_one_pool_omits_others)
 {
     weft_pool *one = pool_open(&(struct weft_pool_opts){.name = "one", .workers = 1, .hog_ns = -1});
     weft_pool *two = pool_open(&(struct weft_pool_opts){.name = "two", .workers = 1, .hog_ns = -1});
@@ -254,7 +254,7 @@ TEST(one_pool_is_dumped_without_the_others)
     end_all(two);
 }
 
-TEST(a_running_fiber_is_shown_where_it_runs)
+TEST(dump_shows_backtrace_of_running_fiber)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "hog", hog_in_test, NULL);
@@ -275,7 +275,7 @@ TEST(a_running_fiber_is_shown_where_it_runs)
     end_all(pool);
 }
 
-TEST(a_worker_that_takes_no_signals_does_not_hang_the_dump)
+TEST(dump_does_not_hang_on_worker_blocking_signals)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "deaf", hog_deaf, NULL);
@@ -289,7 +289,7 @@ TEST(a_worker_that_takes_no_signals_does_not_hang_the_dump)
     end_all(pool);
 }
 
-TEST(a_fiber_whose_lock_is_stuck_is_unreadable_and_no_more)
+TEST(dump_marks_fiber_with_stuck_lock_unreadable)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     weft_fiber fiber = start(pool, "stuck", park_in_test, NULL);
@@ -308,7 +308,7 @@ TEST(a_fiber_whose_lock_is_stuck_is_unreadable_and_no_more)
 __attribute__((noinline)) static void *dump_myself(void *arg)
 {
     char *text = dump_of(NULL), id[32];
-    weft_fiber_text(weft_self(), id, sizeof id);
+    weft_fiber_format(weft_self(), id, sizeof id);
     check_line(text, id, "main pool=");
     if (weft__unwind_works() && !WEFT__TSAN && strstr(text, "in time") == NULL) {
         check_has(text, "    at dump_myself+0x");
@@ -317,13 +317,13 @@ __attribute__((noinline)) static void *dump_myself(void *arg)
     return arg;
 }
 
-TEST(a_fiber_may_dump_all_and_itself)
+TEST(fiber_may_dump_all_fibers_and_itself)
 {
     CHECK_EQ(
         weft_run(dump_myself, NULL, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = -1}), 0);
 }
 
-TEST(bad_options_are_refused)
+TEST(dump_bad_options_are_einval)
 {
     CHECK_EQ(weft_dump(stdout, &(struct weft_dump_opts){.max_frames = 129}), -EINVAL);
     CHECK_EQ(weft_dump(stdout, &(struct weft_dump_opts){.sample_ns = -1}), -EINVAL);
@@ -344,7 +344,7 @@ static void *stop_it(void *arg)
     return NULL;
 }
 
-TEST(a_pool_that_is_stopping_may_be_dumped)
+TEST(stopping_pool_may_be_dumped)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     weft_fiber last = start(pool, "last", park_in_test, NULL);
@@ -357,7 +357,7 @@ TEST(a_pool_that_is_stopping_may_be_dumped)
     char *text = dump_of(&(struct weft_dump_opts){.pool = pool});
     check_line(text, "last", "pool=");
     free(text);
-    CHECK_EQ(weft_unpark(last), 0);
+    CHECK_EQ(weft_fiber_unpark(last), 0);
     thread_close(stopper);
     text = dump_of(NULL); /* its result was not taken, and its pool is gone soon */
     check_has(text, "1 done");
@@ -370,14 +370,14 @@ TEST(a_pool_that_is_stopping_may_be_dumped)
     starts = 0;
 }
 
-TEST(a_dump_that_holds_a_fiber_loses_no_wake_up)
+TEST(dump_holding_fiber_loses_no_wakeup)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     for (long i = check_scale(200); i >= 0; i--) {
         weft_fiber fiber;
         CHECK_EQ(weft_pool_spawn(pool, &fiber, park_in_test, NULL, NULL), 0);
         free(dump_of(&(struct weft_dump_opts){.sample_signal = -1}));
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         free(dump_of(&(struct weft_dump_opts){.sample_signal = -1}));
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     }
@@ -403,7 +403,7 @@ static const char script[] =
     "    assert any(f['symbol'].startswith('park_in_test+0x') for f in by['park']['frames'])\n"
     "    assert all(int(f['pc'], 16) for s in d['stacks'] for f in s['frames'])\n";
 
-TEST(json_is_valid_and_says_the_same)
+TEST(json_dump_is_valid_and_matches_text)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     static weft_event door;
@@ -443,7 +443,7 @@ static void read_until(int fd, char *text, size_t size, const char *part)
     } while (!strstr(text, part));
 }
 
-TEST(a_signal_makes_a_dump_even_if_every_worker_is_stuck)
+TEST(dump_signal_works_with_every_worker_stuck)
 {
     static char text[65536];
     int ends[2];
@@ -460,8 +460,8 @@ TEST(a_signal_makes_a_dump_even_if_every_worker_is_stuck)
         read_until(ends[0], text, sizeof text, "deaf pool=weft");
         check_has(text, "weft dump of all pools: 1 fibers, 1 running");
     }
-    weft_dump_off_signal();
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
+    weft_dump_on_signal_stop();
     CHECK_EQ(sigaction(SIGUSR1, NULL, &action), 0);
     CHECK(action.sa_handler == SIG_DFL);
     CHECK_EQ(weft_dump_on_signal(SIGKILL, ends[1], NULL), -EINVAL);
@@ -470,7 +470,7 @@ TEST(a_signal_makes_a_dump_even_if_every_worker_is_stuck)
     CHECK_EQ(weft_dump_on_signal(SIGUSR1, ends[1], NULL), -EBUSY);
     signal(SIGUSR1, SIG_DFL);
     CHECK_EQ(weft_dump_on_signal(SIGUSR1, ends[1], NULL), 0);
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
     end_all(pool);
     close(ends[0]);
     close(ends[1]);

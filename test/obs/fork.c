@@ -24,7 +24,7 @@ static void *change_lists(void *arg)
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
         for (int i = 0; i < 100; i++) {
             weft_on_report(i % 2 ? reports_add : NULL, NULL);
-            weft_harmless_thread(1000000 + i);
+            weft_watchdog_ignore_thread(1000000 + i);
         }
         pool_close(pool);
     }
@@ -60,7 +60,7 @@ static void await_watchdogs(int n)
 
 static void *park(void *arg)
 {
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
 
@@ -88,7 +88,7 @@ static void be_watched(void *arg)
     CHECK_EQ(watchdogs(), 0);
     pthread_mutex_init(&reports_lock, NULL); /* the parent's watchdog may have had it */
     reports_begin();
-    other_threads_are_harmless();
+    ignore_other_threads();
     CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
     CHECK_EQ(reports_of(WEFT_REPORT_DEADLOCK), 1);
     await_watchdogs(0);
@@ -110,7 +110,7 @@ static void fork_often(void)
     }
 }
 
-TEST(a_child_has_no_watchdog_until_it_makes_a_pool)
+TEST(forked_child_has_no_watchdog_until_pool_is_created)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft__watchdog_set_tick(200000);
@@ -125,7 +125,7 @@ TEST(a_child_has_no_watchdog_until_it_makes_a_pool)
     await_watchdogs(0);
 }
 
-TEST(a_child_is_watched_though_its_parents_watchdog_rested)
+TEST(forked_child_of_resting_watchdog_is_watched)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     fork_often();

@@ -48,7 +48,7 @@ __attribute__((unused)) static void await_reports(enum weft_report_kind kind, in
 __attribute__((unused)) static const char *fiber_text(weft_fiber fiber, char *buf, size_t size)
 {
     char name[16] = "";
-    int n = weft_fiber_text(fiber, buf, size);
+    int n = weft_fiber_format(fiber, buf, size);
     weft_fiber_name(fiber, name, sizeof name);
     snprintf(buf + n, size - (size_t)n, " %s", name);
     return buf;
@@ -61,7 +61,7 @@ __attribute__((unused)) static void *end_at_once(void *arg)
 
 /* Threads that a sanitizer or an emulator has started, with the first of the program's at the
  * latest, wake no fibers. */
-__attribute__((unused)) static void other_threads_are_harmless(void)
+__attribute__((unused)) static void ignore_other_threads(void)
 {
     thread_close(thread_open(end_at_once, NULL));
     DIR *dir = opendir("/proc/self/task");
@@ -70,7 +70,7 @@ __attribute__((unused)) static void other_threads_are_harmless(void)
     while ((entry = readdir(dir))) {
         int tid = atoi(entry->d_name);
         if (tid > 0 && tid != (int)syscall(SYS_gettid)) {
-            CHECK_EQ(weft_harmless_thread(tid), 0);
+            CHECK_EQ(weft_watchdog_ignore_thread(tid), 0);
         }
     }
     closedir(dir);

@@ -32,7 +32,7 @@ static void await_all_parked(weft_pool *pool)
 
 /* --- workers ----------------------------------------------------------------------- */
 
-TEST(there_are_no_stats_of_a_worker_that_does_not_exist)
+TEST(stats_of_missing_worker_return_einval)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct weft_worker_stats stats;
@@ -55,7 +55,7 @@ static void *look_at_oneself(void *arg)
     return NULL;
 }
 
-TEST(a_workers_state_thread_and_current_fiber_can_be_seen)
+TEST(worker_stats_show_state_thread_and_current_fiber)
 {
     weft_pool *pool;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2}), 0);
@@ -104,7 +104,7 @@ static void *spawn_ten(void *arg)
     return arg;
 }
 
-TEST(what_was_executed_spawned_and_finished_is_counted)
+TEST(stats_count_executed_spawned_and_finished_fibers)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     CHECK_EQ(weft_pool_submit(pool, spawn_ten, NULL), 0);
@@ -128,7 +128,7 @@ TEST(what_was_executed_spawned_and_finished_is_counted)
     weft_pool_destroy(pool);
 }
 
-TEST(refused_submits_are_not_counted_as_submitted)
+TEST(stats_do_not_count_refused_submits)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .max_fibers = 1});
     CHECK_EQ(weft_pool_submit(pool, end_at_once, NULL), 0);
@@ -155,7 +155,7 @@ static void *spin_and_yield(void *arg)
     return NULL;
 }
 
-TEST(counters_move_while_the_pool_runs)
+TEST(stats_counters_advance_while_pool_runs)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct busy busy = {.stop = false};
@@ -177,7 +177,7 @@ TEST(counters_move_while_the_pool_runs)
     pool_close(pool);
 }
 
-TEST(parks_and_wakes_are_counted)
+TEST(stats_count_parks_and_wakes)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .spin_ns = -1});
     await_all_parked(pool);
@@ -211,7 +211,7 @@ static void *spawn_and_hog(void *arg)
     return NULL;
 }
 
-TEST(what_a_thief_took_is_counted_at_the_thief)
+TEST(stats_count_steals_at_thief)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     uint64_t before;
@@ -241,7 +241,7 @@ static void *overflow(void *arg)
     return NULL;
 }
 
-TEST(a_ring_that_spills_is_counted)
+TEST(stats_count_ring_overflows)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .ring_slots = 4});
     struct busy busy = {.stop = false};
@@ -265,7 +265,7 @@ static void *look_at_queues(void *arg)
     return arg;
 }
 
-TEST(queue_lengths_can_be_seen)
+TEST(stats_show_queue_lengths)
 {
     run_in_fiber(1, look_at_queues, NULL);
 }
@@ -298,7 +298,7 @@ static struct wanted look_up(weft_pool *pool, weft_fiber fiber)
 
 static void *hold(void *arg)
 {
-    return weft_park(WEFT_FOREVER) ? NULL : arg;
+    return weft_fiber_park(WEFT_FOREVER) ? NULL : arg;
 }
 
 static void *join_it(void *arg)
@@ -308,7 +308,7 @@ static void *join_it(void *arg)
     return NULL;
 }
 
-TEST(every_fiber_of_a_pool_is_visited_with_what_it_does)
+TEST(each_fiber_visits_every_fiber_with_its_state)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -341,9 +341,9 @@ TEST(every_fiber_of_a_pool_is_visited_with_what_it_does)
     CHECK(wanted.total >= 3);
     CHECK_EQ(look_up(pool, theirs).seen, 0);
 
-    CHECK_EQ(weft_unpark(held), 0);
+    CHECK_EQ(weft_fiber_unpark(held), 0);
     CHECK_EQ(weft_join(joiner, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unpark(theirs), 0);
+    CHECK_EQ(weft_fiber_unpark(theirs), 0);
     CHECK_EQ(weft_join(theirs, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
     CHECK_EQ(look_up(pool, held).seen, 0);
@@ -356,7 +356,7 @@ static bool stop_at_two(const struct weft_fiber_info *info, void *arg)
     return ++*(int *)arg < 2;
 }
 
-TEST(a_visit_ends_when_the_visitor_says_so)
+TEST(each_fiber_stops_when_callback_returns_false)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber held[5];
@@ -370,7 +370,7 @@ TEST(a_visit_ends_when_the_visitor_says_so)
     weft_pool_destroy(pool);
 }
 
-TEST(a_fiber_grows_older)
+TEST(fiber_age_increases)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber held;
@@ -384,7 +384,7 @@ TEST(a_fiber_grows_older)
     int64_t age = look_up(pool, held).info.age_ns;
     CHECK(age >= 3000000);
     CHECK(age <= weft_now() - (coarse.tv_sec * INT64_C(1000000000) + coarse.tv_nsec));
-    CHECK_EQ(weft_unpark(held), 0);
+    CHECK_EQ(weft_fiber_unpark(held), 0);
     CHECK_EQ(weft_join(held, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
 }
@@ -413,7 +413,7 @@ static bool check_sane(const struct weft_fiber_info *info, void *arg)
     return true;
 }
 
-TEST(fibers_may_come_and_go_during_a_visit)
+TEST(each_fiber_is_safe_while_fibers_start_and_end)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     atomic_bool stop = false;
@@ -437,7 +437,7 @@ static bool counts_visit(const struct weft_fiber_info *info, void *arg)
 }
 
 /* The next pool may have the address of the last. */
-TEST(who_was_not_joined_does_not_belong_to_another_pool)
+TEST(unjoined_fiber_is_not_listed_in_later_pool)
 {
     weft_fiber left[10];
     for (int i = 0; i < 10; i++) {
@@ -455,7 +455,7 @@ TEST(who_was_not_joined_does_not_belong_to_another_pool)
 
 /* --- memory ------------------------------------------------------------------------------ */
 
-TEST(memory_can_be_seen_and_idle_stacks_trimmed)
+TEST(memory_stats_are_shown_and_idle_stacks_trimmed)
 {
     run_in_fiber(1, spawn_ten, NULL);
     struct weft_memory_stats stats;
@@ -465,6 +465,6 @@ TEST(memory_can_be_seen_and_idle_stacks_trimmed)
     CHECK(stats.mappings >= 1);
     CHECK(stats.reserved_bytes >= stats.stacks * 16384);
     CHECK(stats.guard != NULL && stats.guard[0] != '\0');
-    weft_trim();
-    CHECK_EQ(weft_trim(), 0); /* nothing is left to give back */
+    weft_stack_trim();
+    CHECK_EQ(weft_stack_trim(), 0); /* nothing is left to give back */
 }

@@ -43,7 +43,7 @@ static void *live_a_little(void *arg)
     return NULL;
 }
 
-TEST(without_tracing_there_are_no_events)
+TEST(trace_is_empty_when_disabled)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct traced traced;
@@ -58,7 +58,7 @@ TEST(without_tracing_there_are_no_events)
 static const char *find_event(const char *from, const char *event, weft_fiber fiber)
 {
     char id[32], line[64];
-    CHECK(weft_fiber_text(fiber, id, sizeof id) > 0);
+    CHECK(weft_fiber_format(fiber, id, sizeof id) > 0);
     snprintf(line, sizeof line, " %s %s\n", event, id);
     const char *at = strstr(from, line);
     if (!at) {
@@ -67,7 +67,7 @@ static const char *find_event(const char *from, const char *event, weft_fiber fi
     return at;
 }
 
-TEST(the_life_of_a_fiber_can_be_read_in_order)
+TEST(trace_shows_fiber_events_in_order)
 {
     weft_pool *pool;
     struct traced traced;
@@ -104,7 +104,7 @@ static void *yield_on(void *arg)
     return arg;
 }
 
-TEST(the_last_1024_events_of_a_worker_are_kept_in_the_order_of_time)
+TEST(trace_keeps_last_1024_events_per_worker_in_order)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct weft_job both[2] = {{yield_on, NULL}, {yield_on, NULL}};
@@ -124,7 +124,7 @@ TEST(the_last_1024_events_of_a_worker_are_kept_in_the_order_of_time)
     weft_pool_destroy(pool);
 }
 
-TEST(tracing_can_be_switched_off_again)
+TEST(trace_can_be_disabled_again)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct traced traced;
@@ -135,7 +135,7 @@ TEST(tracing_can_be_switched_off_again)
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     char *text = trace_of(pool), id[32];
     CHECK(lines_of(text) > 0);
-    CHECK(weft_fiber_text(traced.main, id, sizeof id) > 0);
+    CHECK(weft_fiber_format(traced.main, id, sizeof id) > 0);
     strcat(id, "\n");
     CHECK(strstr(text, id) == NULL); /* of the second life there is nothing */
     free(text);
@@ -171,7 +171,7 @@ static void *hop_there(void *arg)
     return NULL;
 }
 
-TEST(steals_and_hops_are_events_too)
+TEST(trace_records_steals_and_migrations)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -186,13 +186,13 @@ TEST(steals_and_hops_are_events_too)
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     char *text = trace_of(pool);
     CHECK(strstr(text, "worker=1 steal from=0 n=") != NULL);
-    CHECK(strstr(text, "worker=0 hop #") != NULL);
+    CHECK(strstr(text, "worker=0 migrate #") != NULL);
     free(text);
     weft_pool_destroy(pool);
     pool_close(other);
 }
 
-TEST(a_fiber_of_a_late_generation_has_its_whole_name)
+TEST(trace_prints_whole_fiber_id_of_late_generation)
 {
     weft_pool *pool;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);

@@ -18,7 +18,7 @@ static weft_fiber spawn_ended(weft_pool *pool, const char *name)
     return fiber;
 }
 
-TEST(fibers_that_nobody_joined_are_counted_and_the_first_is_named)
+TEST(unjoined_fibers_are_counted_and_first_is_named)
 {
     char line[200], text[40];
     reports_begin();
@@ -33,7 +33,7 @@ TEST(fibers_that_nobody_joined_are_counted_and_the_first_is_named)
     pool_close(pool);
     CHECK_EQ(reports_of(WEFT_REPORT_UNJOINED), 1);
     snprintf(line, sizeof line,
-             "weft: unjoined: pool shop ends, and nobody has joined or detached 3 of its fibers, "
+             "weft: unjoined: pool shop ended without a join or detach of 3 of its fibers, "
              "the first %s: call weft_join or weft_fiber_detach",
              text);
     CHECK(strstr(reports_text[WEFT_REPORT_UNJOINED], line));
@@ -50,12 +50,12 @@ static void *forget_one(void *arg)
     return arg;
 }
 
-TEST(a_run_reports_them_when_it_ends)
+TEST(run_reports_unjoined_fibers_at_end)
 {
     reports_begin();
     run_in_fiber(1, forget_one, NULL);
     CHECK_EQ(reports_of(WEFT_REPORT_UNJOINED), 1);
-    CHECK(strstr(reports_text[WEFT_REPORT_UNJOINED], "nobody has joined or detached 1 of its "
+    CHECK(strstr(reports_text[WEFT_REPORT_UNJOINED], "without a join or detach of 1 of its "
                                                      "fibers, which is #"));
     CHECK(strstr(reports_text[WEFT_REPORT_UNJOINED], " alone: call weft_join"));
 }
@@ -72,7 +72,7 @@ static void *forget_nothing(void *arg)
     return arg;
 }
 
-TEST(nothing_is_said_where_none_was_forgotten)
+TEST(no_unjoined_report_if_all_fibers_were_joined)
 {
     reports_begin();
     run_in_fiber(1, forget_nothing, NULL);

@@ -20,7 +20,7 @@ static atomic_bool release;
 
 __attribute__((noinline)) static long park_here(void)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     long result = 1;
     __asm__ volatile("" : "+r"(result)); /* no tail call */
     return result;
@@ -46,7 +46,7 @@ static void name_all(struct names *out, void *const *pcs, int count)
 {
     out->count = count;
     for (int i = 0; i < count; i++) {
-        weft__symbol(pcs[i], i > 0, out->names[i], sizeof out->names[i]);
+        weft__symbol_format(pcs[i], i > 0, out->names[i], sizeof out->names[i]);
     }
 }
 
@@ -82,7 +82,7 @@ static void end_all(weft_pool *pool)
     atomic_store(&hogging, 0);
 }
 
-TEST(a_waiting_fiber_unwinds_to_its_entry)
+TEST(waiting_fiber_unwinds_to_its_entry)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = park_here;
@@ -95,12 +95,12 @@ TEST(a_waiting_fiber_unwinds_to_its_entry)
     if (weft__unwind_works()) {
         name_all(&names, pcs, n);
         check_names(&names, "park_here");
-        CHECK_EQ(named(&names, "weft_park"), 1);
+        CHECK_EQ(named(&names, "weft_fiber_park"), 1);
         CHECK_EQ(weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, 3), 3);
     } else {
         CHECK_EQ(n, 0);
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, MOST), -EAGAIN);
     end_all(pool);
@@ -118,19 +118,19 @@ static void *dive(void *arg)
     return NULL;
 }
 
-static void take_waiting(weft_fiber fiber, struct weft__shot *shot)
+static void take_waiting(weft_fiber fiber, struct weft__stack_sample *stack_sample)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);
     await_state(fiber, WEFT_FIBER_WAITING);
     CHECK(weft__task_hold(task));
-    weft__shot_take_held(shot, task);
+    weft__stack_sample_copy_held(stack_sample, task);
     CHECK(!weft__task_unhold(task));
 }
 
-TEST(stacks_that_are_alike_are_recognised_and_others_are_not)
+TEST(identical_stacks_are_recognised_and_others_are_not)
 {
-    static struct weft__trails trails;
-    static struct weft__shot shot;
+    static struct weft__unwind_cache unwind_cache;
+    static struct weft__stack_sample stack_sample;
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     struct dive dives[40];
     void *pcs[MOST], *again[MOST];
@@ -140,22 +140,22 @@ TEST(stacks_that_are_alike_are_recognised_and_others_are_not)
     }
     for (int i = 0; i < 40 && weft__unwind_works(); i++) {
         struct names names;
-        take_waiting(dives[i].fiber, &shot);
-        int n = weft__shot_unwind(&shot, &trails, pcs, MOST);
-        CHECK_EQ(weft__shot_unwind(&shot, NULL, again, MOST), n);
+        take_waiting(dives[i].fiber, &stack_sample);
+        int n = weft__stack_sample_unwind(&stack_sample, &unwind_cache, pcs, MOST);
+        CHECK_EQ(weft__stack_sample_unwind(&stack_sample, NULL, again, MOST), n);
         CHECK_EQ(memcmp(pcs, again, (size_t)n * sizeof *pcs), 0);
         name_all(&names, pcs, n);
         CHECK_EQ(named(&names, "deeper"), dives[i].depth);
     }
-    CHECK_EQ(trails.next, weft__unwind_works() ? 20 : 0);
+    CHECK_EQ(unwind_cache.next, weft__unwind_works() ? 20 : 0);
     for (int i = 0; i < 40; i++) {
-        CHECK_EQ(weft_unpark(dives[i].fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(dives[i].fiber), 0);
         CHECK_EQ(weft_join(dives[i].fiber, NULL, WEFT_FOREVER), 0);
     }
     end_all(pool);
 }
 
-TEST(a_running_fiber_is_sampled_by_a_signal)
+TEST(running_fiber_is_sampled_by_signal)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = hog_here;
@@ -187,7 +187,7 @@ __attribute__((noinline)) static long hog_deaf(void)
     return turns;
 }
 
-TEST(a_worker_that_does_not_answer_costs_the_deadline_only)
+TEST(unresponsive_worker_sample_times_out)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = hog_deaf;
@@ -200,7 +200,7 @@ TEST(a_worker_that_does_not_answer_costs_the_deadline_only)
     end_all(pool); /* the signals arrive now, to nobody */
 }
 
-TEST(a_worker_without_a_fiber_is_not_sampled)
+TEST(worker_without_fiber_is_not_sampled)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     await_idle(pool);
@@ -218,7 +218,7 @@ static void ignore_signal(int signal)
     (void)signal;
 }
 
-TEST(a_signal_that_the_program_uses_is_left_alone)
+TEST(sampling_leaves_signal_used_by_program_alone)
 {
     struct sigaction used = {.sa_handler = ignore_signal}, before, after;
     CHECK_EQ(sigaction(SIGURG, &used, &before), 0);
@@ -235,28 +235,28 @@ TEST(a_signal_that_the_program_uses_is_left_alone)
 }
 
 /* Stacks of zeros, of ones, of pointers to nowhere and to themselves. */
-TEST(garbage_ends_a_backtrace_and_does_no_harm)
+TEST(garbage_stack_ends_backtrace_safely)
 {
-    static struct weft__shot shot;
+    static struct weft__stack_sample stack_sample;
     void *pcs[MOST];
     uint64_t seed = check_seed();
     for (int round = 0; round < 200; round++) {
-        for (size_t i = 0; i < sizeof shot.stack / sizeof *shot.stack; i++) {
+        for (size_t i = 0; i < sizeof stack_sample.stack / sizeof *stack_sample.stack; i++) {
             uint32_t kind = dice(&seed) % 5;
-            shot.stack[i] = kind == 0   ? 0
-                            : kind == 1 ? UINT64_MAX
-                            : kind == 2 ? (uint64_t)park_here + dice(&seed) % 4096
-                            : kind == 3 ? (uint64_t)&shot.stack[dice(&seed) % 8192]
-                                        : (uint64_t)dice(&seed) << 32 | dice(&seed);
+            stack_sample.stack[i] = kind == 0   ? 0
+                                    : kind == 1 ? UINT64_MAX
+                                    : kind == 2 ? (uint64_t)park_here + dice(&seed) % 4096
+                                    : kind == 3 ? (uint64_t)&stack_sample.stack[dice(&seed) % 8192]
+                                                : (uint64_t)dice(&seed) << 32 | dice(&seed);
         }
         for (int i = 0; i < WEFT__REGS; i++) {
-            shot.regs[i] = shot.stack[dice(&seed) % 8192];
+            stack_sample.regs[i] = stack_sample.stack[dice(&seed) % 8192];
         }
-        shot.regs[WEFT__REG_PC] = (uint64_t)hog_here + dice(&seed) % 64;
-        shot.regs[WEFT__REG_SP] = (uint64_t)&shot.stack[dice(&seed) % 8192];
-        shot.first = (uint64_t)shot.stack;
-        shot.bytes = sizeof shot.stack;
-        CHECK(weft__shot_unwind(&shot, NULL, pcs, MOST) <= MOST);
+        stack_sample.regs[WEFT__REG_PC] = (uint64_t)hog_here + dice(&seed) % 64;
+        stack_sample.regs[WEFT__REG_SP] = (uint64_t)&stack_sample.stack[dice(&seed) % 8192];
+        stack_sample.first = (uint64_t)stack_sample.stack;
+        stack_sample.bytes = sizeof stack_sample.stack;
+        CHECK(weft__stack_sample_unwind(&stack_sample, NULL, pcs, MOST) <= MOST);
     }
 }
 
@@ -303,7 +303,7 @@ static bool is_right(const void *pc, const char *text)
     return symbol->st_size == 0 || strtoull(plus + 1, NULL, 16) <= symbol->st_size;
 }
 
-TEST(a_function_without_a_symbol_is_not_called_by_the_name_of_the_one_before)
+TEST(function_without_symbol_does_not_get_previous_name)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     weft_fiber fiber;
@@ -313,12 +313,12 @@ TEST(a_function_without_a_symbol_is_not_called_by_the_name_of_the_one_before)
     int n = weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, MOST);
     for (int i = 1; i < n; i++) {
         char text[160];
-        weft__symbol(pcs[i], true, text, sizeof text);
+        weft__symbol_format(pcs[i], true, text, sizeof text);
         if (!is_right(pcs[i], text)) {
             check_fail(__FILE__, __LINE__, "frame %d is not in %s", i, text);
         }
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     end_all(pool);
 }

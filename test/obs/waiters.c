@@ -114,13 +114,13 @@ static void *host(void *arg)
 }
 
 /* With guards that are mappings of their own, which gdb's gcore gets past, and as they are here. */
-TEST(waiting_fibers_to_look_at)
+TEST(waiting_fibers_with_mprotect_guards)
 {
     weft__stack_limit_guard(WEFT__GUARD_MPROTECT);
     run_in_fiber(2, host, NULL);
 }
 
-TEST(waiting_fibers_behind_other_guards)
+TEST(waiting_fibers_with_default_guards)
 {
     run_in_fiber(2, host, NULL);
 }

@@ -35,7 +35,7 @@ struct machine {
     enum { LINE, LENGTH, RESP } kind;
     union {
         weft_line line;
-        weft_length length;
+        weft_length_prefix length;
         weft_resp resp;
     } u;
 };
@@ -56,7 +56,7 @@ static ssize_t next(struct machine *m, const unsigned char *data, size_t len, st
         }
     } else {
         n = m->kind == LINE ? weft_line_next(&m->u.line, data, len, &frame)
-                            : weft_length_next(&m->u.length, data, len, &frame);
+                            : weft_length_prefix_next(&m->u.length, data, len, &frame);
         *need = m->kind == LINE ? m->u.line.need : m->u.length.need;
         if (n > 0) {
             say_bytes(text, frame.bytes, frame.len);
@@ -128,7 +128,7 @@ static struct machine line(enum weft_line_end end, size_t max)
 
 #define IS(machine, bytes, expected) stream_is(machine, bytes, sizeof bytes - 1, expected)
 
-TEST(lines_end_as_the_options_say)
+TEST(line_endings_follow_options)
 {
     IS(line(WEFT_LINE_ANY, 0), "a\nbc\r\n\n\r\nd\re\n\r\r\nrest", "a|bc|||d<0d>e|<0d>|(4 left)");
     IS(line(WEFT_LINE_LF, 0), "a\nbc\r\n\n\r\n", "a|bc<0d>||<0d>|(0 left)");
@@ -139,7 +139,7 @@ TEST(lines_end_as_the_options_say)
     IS(line(WEFT_LINE_CRLF, 0), "\n", "BAD");
 }
 
-TEST(lines_are_limited_to_the_byte)
+TEST(line_length_limit_is_exact)
 {
     IS(line(WEFT_LINE_ANY, 3), "ab\nabc\nabc\r\nabcd\n", "ab|abc|abc|TOO LARGE");
     IS(line(WEFT_LINE_ANY, 3), "abcd", "(4 left)");
@@ -161,15 +161,15 @@ TEST(lines_are_limited_to_the_byte)
 
 /* --- length-prefixed frames ------------------------------------------------------------------- */
 
-static struct machine length(const struct weft_length_opts *opts)
+static struct machine length(const struct weft_length_prefix_opts *opts)
 {
     struct machine m = {.kind = LENGTH};
-    CHECK_EQ(weft_length_init(&m.u.length, opts), 0);
+    CHECK_EQ(weft_length_prefix_init(&m.u.length, opts), 0);
     return m;
 }
-#define OPTS(...) (&(struct weft_length_opts){__VA_ARGS__})
+#define OPTS(...) (&(struct weft_length_prefix_opts){__VA_ARGS__})
 
-TEST(numbers_of_all_sizes_in_both_orders)
+TEST(length_prefix_of_all_sizes_in_both_byte_orders_is_read)
 {
     IS(length(NULL), "\0\0\0\2ab\0\0\0\0\0\0\0\3cde\0\0", "ab||cde|(2 left)");
     IS(length(OPTS(.bytes = 1)), "\2ab\0\3cde\5x", "ab||cde|(2 left)");
@@ -180,7 +180,7 @@ TEST(numbers_of_all_sizes_in_both_orders)
     IS(length(OPTS(.bytes = 8, .little_endian = true)), "\2\0\0\0\0\0\0\0ab", "ab|(0 left)");
 }
 
-TEST(the_number_may_stand_anywhere_and_count_from_anywhere)
+TEST(length_prefix_may_have_any_offset_and_base)
 {
     /* Two bytes of type, the number, two of flags. */
     IS(length(OPTS(.bytes = 2, .offset = 2, .body_offset = 6)), "TT\0\3FFabcTT\0\0FFT",
@@ -197,7 +197,7 @@ TEST(the_number_may_stand_anywhere_and_count_from_anywhere)
     IS(length(OPTS(.bytes = 2, .offset = 1, .body_offset = 1)), "T\0\1ab", "BAD");
 }
 
-TEST(frames_are_limited_to_the_byte)
+TEST(length_prefixed_frame_limit_is_exact)
 {
     IS(length(OPTS(.bytes = 1, .max = 4)), "\2ab\3abc\4abcd", "ab|abc|TOO LARGE");
     IS(length(OPTS(.bytes = 8)), "\xff\xff\xff\xff\xff\xff\xff\xff", "TOO LARGE");
@@ -206,50 +206,51 @@ TEST(frames_are_limited_to_the_byte)
     IS(length(OPTS(.bytes = 4)), "\0\x0f\xff\xfcx", "(5 left)");
 }
 
-TEST(options_that_fit_no_frame_are_refused)
+TEST(length_prefix_options_that_fit_no_frame_are_einval)
 {
-    weft_length m;
-    CHECK_EQ(weft_length_init(&m, OPTS(.bytes = 3)), -EINVAL);
-    CHECK_EQ(weft_length_init(&m, OPTS(.bytes = 16)), -EINVAL);
-    CHECK_EQ(weft_length_init(&m, OPTS(.offset = 10, .max = 13)), -EINVAL);
-    CHECK_EQ(weft_length_init(&m, OPTS(.offset = 10, .max = 14)), 0);
-    CHECK_EQ(weft_length_init(&m, OPTS(.offset = SIZE_MAX)), -EINVAL);
-    CHECK_EQ(weft_length_init(&m, OPTS(.body_offset = 2 << 20)), -EINVAL);
-    CHECK_EQ(weft_length_init(&m, OPTS(.body_offset = 4, .whole_frame = true)), -EINVAL);
+    weft_length_prefix m;
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.bytes = 3)), -EINVAL);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.bytes = 16)), -EINVAL);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.offset = 10, .max = 13)), -EINVAL);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.offset = 10, .max = 14)), 0);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.offset = SIZE_MAX)), -EINVAL);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.body_offset = 2 << 20)), -EINVAL);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.body_offset = 4, .whole_frame = true)), -EINVAL);
 }
 
-TEST(what_is_written_can_be_read)
+TEST(written_length_prefix_is_read_back)
 {
-    static const struct weft_length_opts all[] = {{0},
-                                                  {.bytes = 1},
-                                                  {.bytes = 2, .little_endian = true},
-                                                  {.bytes = 8, .offset = 3, .body_offset = 20},
-                                                  {.bytes = 2, .offset = 1, .whole_frame = true}};
+    static const struct weft_length_prefix_opts all[] = {
+        {0},
+        {.bytes = 1},
+        {.bytes = 2, .little_endian = true},
+        {.bytes = 8, .offset = 3, .body_offset = 20},
+        {.bytes = 2, .offset = 1, .whole_frame = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         for (size_t len = 0; len < 300; len += 51) {
             unsigned char frame[400] = {0};
-            weft_length m;
+            weft_length_prefix m;
             struct weft_framed out;
-            CHECK_EQ(weft_length_init(&m, &all[i]), 0);
-            ssize_t before = weft_length_write(&m, frame, len);
+            CHECK_EQ(weft_length_prefix_init(&m, &all[i]), 0);
+            ssize_t before = weft_length_prefix_write(&m, frame, len);
             if (all[i].bytes == 1 && len > 255) {
                 CHECK_EQ(before, -EMSGSIZE);
                 continue;
             }
             CHECK(before > 0);
             size_t whole = (size_t)before + len;
-            CHECK_EQ(weft_length_next(&m, frame, whole - 1, &out), 0);
+            CHECK_EQ(weft_length_prefix_next(&m, frame, whole - 1, &out), 0);
             CHECK_EQ(m.need, whole);
-            CHECK_EQ(weft_length_next(&m, frame, whole, &out), whole);
+            CHECK_EQ(weft_length_prefix_next(&m, frame, whole, &out), whole);
             CHECK_EQ(out.len, all[i].whole_frame ? whole : len);
         }
     }
-    weft_length m;
+    weft_length_prefix m;
     unsigned char frame[8];
-    CHECK_EQ(weft_length_init(&m, OPTS(.max = 10)), 0);
-    CHECK_EQ(weft_length_write(&m, frame, 6), 4);
-    CHECK_EQ(weft_length_write(&m, frame, 7), -EMSGSIZE);
-    CHECK_EQ(weft_length_write(&m, frame, SIZE_MAX), -EMSGSIZE);
+    CHECK_EQ(weft_length_prefix_init(&m, OPTS(.max = 10)), 0);
+    CHECK_EQ(weft_length_prefix_write(&m, frame, 6), 4);
+    CHECK_EQ(weft_length_prefix_write(&m, frame, 7), -EMSGSIZE);
+    CHECK_EQ(weft_length_prefix_write(&m, frame, SIZE_MAX), -EMSGSIZE);
 }
 
 /* --- RESP ------------------------------------------------------------------------------------- */
@@ -262,7 +263,7 @@ static struct machine resp(const struct weft_resp_opts *opts)
 }
 #define RESP_OPTS(...) (&(struct weft_resp_opts){__VA_ARGS__})
 
-TEST(values_of_resp2)
+TEST(resp2_values_are_parsed)
 {
     IS(resp(NULL), "+OK\r\n", "+0 last 0 OK|(0 left)");
     IS(resp(NULL), "+\r\n-ERR no\r\n", "+0 last 0 |-0 last 0 ERR no|(0 left)");
@@ -277,7 +278,7 @@ TEST(values_of_resp2)
        "*0 2 |*1 2 |:2 1 1|:2 2 2|*1 1 |*2 last 0 |(0 left)");
 }
 
-TEST(values_of_resp3)
+TEST(resp3_values_are_parsed)
 {
     IS(resp(NULL), "_\r\n#t\r\n#f\r\n", "_0 null last 0 |#0 last 1 t|#0 last 0 f|(0 left)");
     IS(resp(NULL), ",1.5\r\n,-2\r\n,1e9\r\n,-1.0E-3\r\n,inf\r\n,-inf\r\n,nan\r\n",
@@ -299,7 +300,7 @@ TEST(values_of_resp3)
     IS(resp(RESP_OPTS(.no_resp3 = true)), "+a\r\n#t\r\n", "+0 last 0 a|BAD");
 }
 
-TEST(commands_by_hand)
+TEST(resp_inline_commands_are_parsed_if_enabled)
 {
     IS(resp(RESP_OPTS(.inline_commands = true)), "PING\r\nSET a b\n*1\r\n+x\r\n\r\n",
        " 0 last 0 PING| 0 last 0 SET a b|*0 1 |+1 last 0 x| 0 last 0 |(0 left)");
@@ -307,7 +308,7 @@ TEST(commands_by_hand)
     IS(resp(NULL), "PING\r\n", "BAD");
 }
 
-TEST(what_is_not_resp)
+TEST(malformed_resp_is_refused)
 {
     static const char *const bad[] = {"+a\n",
                                       "+a\rb\r\n",
@@ -361,7 +362,7 @@ TEST(what_is_not_resp)
     IS(resp(NULL), "\0", "BAD");
 }
 
-TEST(resp_is_limited)
+TEST(resp_limits_are_enforced)
 {
     IS(resp(RESP_OPTS(.depth_max = 2)), "*1\r\n*1\r\n:1\r\n", "*0 1 |*1 1 |:2 last 1 1|(0 left)");
     IS(resp(RESP_OPTS(.depth_max = 2)), "*1\r\n*1\r\n*1\r\n:1\r\n", "*0 1 |*1 1 |TOO LARGE");
@@ -380,7 +381,7 @@ TEST(resp_is_limited)
     IS(resp(RESP_OPTS(.value_max = 12)), "*1\r\n$3\r\nabc\r\n", "*0 1 |TOO LARGE");
 }
 
-TEST(the_depth_of_resp_has_a_default_and_an_end)
+TEST(resp_depth_limit_has_default_and_maximum)
 {
     static char deep[4 * 40 + 1];
     for (int i = 0; i < 40; i++) {

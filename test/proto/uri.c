@@ -13,7 +13,7 @@ static void path_is(const char *path, const char *expected)
     char *in = malloc(room), *out = malloc(room);
     CHECK(in && out);
     memcpy(in, path, len);
-    ssize_t n = weft_uri_path(out, room, in, len);
+    ssize_t n = weft_uri_path_normalize(out, room, in, len);
     if (!expected) {
         if (n != -EINVAL) {
             check_fail(__FILE__, __LINE__, "%s was taken: %zd", path, n);
@@ -21,14 +21,14 @@ static void path_is(const char *path, const char *expected)
     } else {
         CHECK_EQ(n, strlen(expected));
         CHECK_STR(out, expected);
-        CHECK_EQ(weft_uri_path(in, room, in, len), n);
+        CHECK_EQ(weft_uri_path_normalize(in, room, in, len), n);
         CHECK_STR(in, expected);
     }
     free(in);
     free(out);
 }
 
-TEST(paths_are_decoded_and_normalised)
+TEST(uri_paths_are_decoded_and_normalised)
 {
     path_is("", "/");
     path_is("/", "/");
@@ -57,7 +57,7 @@ TEST(paths_are_decoded_and_normalised)
     path_is("/a?b", "/a?b");
 }
 
-TEST(a_path_is_decoded_once)
+TEST(uri_path_is_decoded_once)
 {
     path_is("/%2541", "/%41");
     path_is("/%252e%252e/x", "/%2e%2e/x");
@@ -65,7 +65,7 @@ TEST(a_path_is_decoded_once)
     path_is("/%2500", "/%00");
 }
 
-TEST(paths_that_lead_out_or_hide_something_are_refused)
+TEST(uri_paths_that_escape_or_hide_bytes_are_refused)
 {
     static const char *const bad[] = {
         "a",
@@ -116,20 +116,20 @@ TEST(paths_that_lead_out_or_hide_something_are_refused)
     }
 }
 
-TEST(a_path_needs_room)
+TEST(uri_path_without_buffer_space_returns_enametoolong)
 {
     char out[10];
-    CHECK_EQ(weft_uri_path(out, 4, "/ab", 3), 3);
-    CHECK_EQ(weft_uri_path(out, 3, "/ab", 3), -ENAMETOOLONG);
-    CHECK_EQ(weft_uri_path(out, 4, "/a/", 3), 3);
-    CHECK_EQ(weft_uri_path(out, 3, "/a/", 3), -ENAMETOOLONG);
-    CHECK_EQ(weft_uri_path(out, 2, "/", 1), 1);
-    CHECK_EQ(weft_uri_path(out, 1, "/", 1), -ENAMETOOLONG);
-    CHECK_EQ(weft_uri_path(out, 0, "", 0), -ENAMETOOLONG);
+    CHECK_EQ(weft_uri_path_normalize(out, 4, "/ab", 3), 3);
+    CHECK_EQ(weft_uri_path_normalize(out, 3, "/ab", 3), -ENAMETOOLONG);
+    CHECK_EQ(weft_uri_path_normalize(out, 4, "/a/", 3), 3);
+    CHECK_EQ(weft_uri_path_normalize(out, 3, "/a/", 3), -ENAMETOOLONG);
+    CHECK_EQ(weft_uri_path_normalize(out, 2, "/", 1), 1);
+    CHECK_EQ(weft_uri_path_normalize(out, 1, "/", 1), -ENAMETOOLONG);
+    CHECK_EQ(weft_uri_path_normalize(out, 0, "", 0), -ENAMETOOLONG);
 }
 
 /* Whatever goes in, what comes out stays below its root, and is a path that means itself. */
-TEST(any_path_comes_out_clean)
+TEST(accepted_uri_path_stays_below_root_and_is_idempotent)
 {
     static const char *const parts[] = {"/",   "//",   ".",   "..",   "a",  "%2e", "bc",
                                         "%41", "%2E.", "...", "/../", "%5", "\\"};
@@ -140,7 +140,7 @@ TEST(any_path_comes_out_clean)
         for (uint32_t n = weft__rand_next(&rng) % 12; n; n--) {
             strcat(in, parts[weft__rand_next(&rng) % (sizeof parts / sizeof *parts)]);
         }
-        ssize_t n = weft_uri_path(out, sizeof out, in, strlen(in));
+        ssize_t n = weft_uri_path_normalize(out, sizeof out, in, strlen(in));
         if (n < 0) {
             CHECK_EQ(n, -EINVAL);
             continue;
@@ -150,13 +150,13 @@ TEST(any_path_comes_out_clean)
         CHECK(n < 2 || strcmp(out + n - 2, "/.") != 0);
         CHECK(n < 3 || strcmp(out + n - 3, "/..") != 0);
         if (!strchr(out, '%')) {
-            CHECK_EQ(weft_uri_path(again, sizeof again, out, (size_t)n), n);
+            CHECK_EQ(weft_uri_path_normalize(again, sizeof again, out, (size_t)n), n);
             CHECK_STR(again, out);
         }
     }
 }
 
-TEST(escapes_are_decoded)
+TEST(uri_escapes_are_decoded)
 {
     char out[20];
     CHECK_EQ(weft_uri_decode(out, sizeof out, "a%20b+c%2Fd%00", 14), 8);

@@ -6,8 +6,8 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "queue/firsts.h"
 #include "queue/item.h"
+#include "queue/start_index.h"
 
 /* In the heap: a checker's own stacks do not keep the alignment of a cache line. */
 static struct weft__fresh *make(uint64_t slots, uint64_t first)
@@ -62,7 +62,7 @@ static void expect_empty(struct weft__fresh *fresh)
     CHECK_EQ(weft__fresh_length(fresh), 0);
 }
 
-TEST(an_empty_queue_gives_nothing_wherever_indices_start)
+TEST(pop_from_empty_fresh_queue_returns_nothing_at_any_index)
 {
     for (size_t f = 0; f < FIRSTS; f++) {
         struct weft__fresh *fresh = make(2, firsts[f]);
@@ -72,7 +72,7 @@ TEST(an_empty_queue_gives_nothing_wherever_indices_start)
     }
 }
 
-TEST(the_owner_takes_the_newest_and_thieves_the_oldest)
+TEST(owner_takes_newest_and_thieves_take_oldest)
 {
     struct item items[4];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -90,7 +90,7 @@ TEST(the_owner_takes_the_newest_and_thieves_the_oldest)
     }
 }
 
-TEST(a_single_item_goes_to_either_end)
+TEST(single_item_can_be_taken_from_either_end)
 {
     struct item items[16];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -107,7 +107,7 @@ TEST(a_single_item_goes_to_either_end)
 }
 
 /* At each size the content lies differently across the end of the buffer. */
-TEST(growth_keeps_order_at_both_ends)
+TEST(fresh_queue_growth_keeps_order_at_both_ends)
 {
     struct item items[64];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -130,7 +130,7 @@ TEST(growth_keeps_order_at_both_ends)
 
 /* The owner's remembered top is stale after thieves took items: push looks again before it
  * grows. */
-TEST(room_that_thieves_made_is_used_before_growing)
+TEST(slots_freed_by_thieves_are_reused_before_growth)
 {
     struct item items[64] = {0};
     struct weft__fresh *fresh = make(4, UINT64_MAX - 2);
@@ -147,7 +147,7 @@ TEST(room_that_thieves_made_is_used_before_growing)
     drop(fresh);
 }
 
-TEST(without_memory_a_full_queue_refuses_and_keeps_what_it_has)
+TEST(full_fresh_queue_without_memory_rejects_and_keeps_items)
 {
     struct item items[4] = {0};
     static struct weft__fresh none;
@@ -169,7 +169,7 @@ TEST(without_memory_a_full_queue_refuses_and_keeps_what_it_has)
 }
 
 /* Against a plain array that does the same. */
-TEST(random_use_matches_a_plain_array)
+TEST(fresh_queue_random_operations_match_plain_array)
 {
     enum { N = 4000 };
     struct item *items = items_create(N);

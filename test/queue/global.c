@@ -26,7 +26,7 @@ static uint64_t take(struct weft__global *global, uint64_t max, uint64_t from)
     return n;
 }
 
-TEST(an_empty_queue_gives_nothing)
+TEST(pop_from_empty_global_queue_returns_nothing)
 {
     struct weft__global global;
     weft__global_init(&global);
@@ -34,7 +34,7 @@ TEST(an_empty_queue_gives_nothing)
     CHECK_EQ(take(&global, 16, 0), 0);
 }
 
-TEST(a_batch_takes_the_oldest_up_to_its_size)
+TEST(global_batch_takes_oldest_items_up_to_size)
 {
     struct item items[64];
     for (uint64_t held = 1; held <= 20; held++) {
@@ -55,7 +55,7 @@ TEST(a_batch_takes_the_oldest_up_to_its_size)
     }
 }
 
-TEST(a_chain_is_appended_whole_and_left_empty)
+TEST(chain_is_appended_whole_and_left_empty)
 {
     struct item items[12] = {0};
     struct weft__global global;
@@ -95,7 +95,7 @@ static void push_and_take(struct weft__global *global, struct item *items, uint6
     items_check(items, count);
 }
 
-TEST(slots_keep_the_order_while_they_wrap_and_grow)
+TEST(global_slots_keep_order_across_wrap_and_growth)
 {
     enum { COUNT = 500 };
     static struct item items[COUNT];
@@ -107,7 +107,7 @@ TEST(slots_keep_the_order_while_they_wrap_and_grow)
     weft__global_deinit(&global);
 }
 
-TEST(slots_that_cannot_grow_overflow_into_the_chain_in_order)
+TEST(global_slots_that_cannot_grow_overflow_to_chain_in_order)
 {
     enum { COUNT = 300 };
     static struct item items[COUNT];
@@ -126,7 +126,7 @@ TEST(slots_that_cannot_grow_overflow_into_the_chain_in_order)
     weft__global_deinit(&global);
 }
 
-TEST(a_chain_goes_into_the_slots_one_by_one)
+TEST(chain_moves_into_slots_one_by_one)
 {
     struct item items[9] = {0};
     struct weft__global global;

@@ -15,19 +15,19 @@ static uint64_t drain(struct weft__inbox *inbox, uint64_t from)
         n++;
         link = next;
     }
-    CHECK(weft__inbox_empty(inbox));
+    CHECK(weft__inbox_is_empty(inbox));
     return n;
 }
 
-TEST(an_empty_inbox_drains_to_nothing)
+TEST(drain_of_empty_inbox_returns_nothing)
 {
     struct weft__inbox inbox;
     weft__inbox_init(&inbox);
-    CHECK(weft__inbox_empty(&inbox));
+    CHECK(weft__inbox_is_empty(&inbox));
     CHECK_EQ(drain(&inbox, 0), 0);
 }
 
-TEST(a_drain_takes_everything_oldest_first)
+TEST(inbox_drain_takes_all_oldest_first)
 {
     struct item items[100] = {0};
     struct weft__inbox inbox;
@@ -38,14 +38,14 @@ TEST(a_drain_takes_everything_oldest_first)
         while (next < from + n) {
             weft__inbox_push_remote(&inbox, item_make(&items[next], next));
             next++;
-            CHECK(!weft__inbox_empty(&inbox));
+            CHECK(!weft__inbox_is_empty(&inbox));
         }
         CHECK_EQ(drain(&inbox, from), n);
     }
     items_check(items, next);
 }
 
-TEST(only_the_first_push_of_a_drain_wakes)
+TEST(only_first_push_after_drain_wakes)
 {
     struct item items[9] = {0};
     struct weft__inbox inbox;

@@ -4,8 +4,8 @@
 #include "queue/ring.h"
 
 #include "base/alloc.h"
-#include "queue/firsts.h"
 #include "queue/item.h"
+#include "queue/start_index.h"
 
 /* In the heap: a checker's own stacks do not keep the alignment of a cache line. */
 static struct weft__ring *make(uint64_t slots, uint64_t first)
@@ -46,7 +46,7 @@ static void expect_range(struct weft__ring *ring, uint64_t from, uint64_t to)
     CHECK_EQ(weft__ring_length(ring), 0);
 }
 
-TEST(an_empty_ring_gives_nothing)
+TEST(pop_from_empty_ring_returns_nothing)
 {
     struct weft__ring *ring = make(2, UINT64_MAX), *thief = make(2, 0);
     struct weft__chain chain;
@@ -61,7 +61,7 @@ TEST(an_empty_ring_gives_nothing)
     drop(thief);
 }
 
-TEST(items_come_out_in_order_wherever_indices_start)
+TEST(ring_items_pop_in_order_from_any_start_index)
 {
     struct item items[64];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -79,7 +79,7 @@ TEST(items_come_out_in_order_wherever_indices_start)
     }
 }
 
-TEST(a_full_ring_refuses_and_keeps_what_it_has)
+TEST(full_ring_rejects_push_and_keeps_items)
 {
     struct item items[8];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -100,7 +100,7 @@ TEST(a_full_ring_refuses_and_keeps_what_it_has)
 }
 
 /* A spill takes the older half: the newer stay, in order, and there is room again. */
-TEST(a_spill_takes_the_older_half)
+TEST(spill_takes_older_half_of_ring)
 {
     struct item items[8];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -124,7 +124,7 @@ TEST(a_spill_takes_the_older_half)
     }
 }
 
-TEST(a_single_item_is_not_spilled)
+TEST(single_item_is_not_spilled)
 {
     struct item items[1] = {0};
     struct weft__ring *ring = make(2, UINT64_MAX);
@@ -138,7 +138,7 @@ TEST(a_single_item_is_not_spilled)
 }
 
 /* Half, rounded up: the oldest is returned to be run, the others are in the thief's ring. */
-TEST(a_steal_takes_the_older_half_rounded_up)
+TEST(steal_takes_older_half_rounded_up)
 {
     struct item items[8];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -161,7 +161,7 @@ TEST(a_steal_takes_the_older_half_rounded_up)
     }
 }
 
-TEST(a_steal_takes_no_more_than_fits)
+TEST(steal_takes_no_more_than_fits)
 {
     struct item items[32];
     for (size_t f = 0; f < FIRSTS; f++) {
@@ -187,7 +187,7 @@ TEST(a_steal_takes_no_more_than_fits)
 }
 
 /* The overflow path of the scheduler in miniature: push, and when full spill, for many laps. */
-TEST(push_with_spill_loses_nothing_over_the_wrap)
+TEST(push_with_spill_loses_nothing_across_wrap)
 {
     enum { N = 1000 };
     struct item *items = items_create(N);

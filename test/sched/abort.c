@@ -18,20 +18,20 @@ static void fresh(void)
 
 static void *shielded(void *arg)
 {
-    weft_shield_enter();
-    weft_shield_enter();
+    weft_fiber_shield_enter();
+    weft_fiber_shield_enter();
     atomic_fetch_add(&waiting, 1);
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), -ECANCELED);
-    CHECK(weft_cancelled());
+    CHECK(weft_fiber_is_cancelled());
     CHECK_EQ(weft_sleep(MS), -ECANCELED); /* every wait from now on */
-    weft_shield_leave();
-    CHECK_EQ(weft_park(weft_after(MS)), -ECANCELED);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
+    CHECK_EQ(weft_fiber_park(weft_after(MS)), -ECANCELED);
+    weft_fiber_shield_leave();
     atomic_fetch_add(&ended, 1);
     return arg;
 }
 
-TEST(an_abort_goes_through_shields)
+TEST(abort_ends_waits_inside_shields)
 {
     fresh();
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -60,7 +60,7 @@ static void stops_twice(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_cancelling_stop_is_busy_where_an_abort_is_not)
+TEST(abort_completes_where_cancelling_stop_is_busy)
 {
     char err[CHECK_ERR];
     int status = check_child(stops_twice, NULL, err, sizeof err);
@@ -72,14 +72,14 @@ TEST(a_cancelling_stop_is_busy_where_an_abort_is_not)
 /* What is born into an abort is aborted. */
 static void *makes_children(void *arg)
 {
-    while (!weft_cancelled()) {
+    while (!weft_fiber_is_cancelled()) {
         CHECK_EQ(weft_spawn(NULL, shielded, NULL, NULL), 0);
         weft_yield();
     }
     return arg;
 }
 
-TEST(an_abort_misses_no_fiber_that_is_just_being_made)
+TEST(abort_reaches_every_fiber_being_spawned)
 {
     for (long i = 0, n = check_scale(20) + 3; i < n; i++) {
         fresh();
@@ -109,17 +109,17 @@ static int shielded_child(void *arg)
 static void *shielded_parent(void *arg)
 {
     weft_scope scope;
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_scope_close(&scope), -ECANCELED);
     CHECK_EQ(atomic_load(&ended), 2 * 11); /* not before them */
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     return arg;
 }
 
-TEST(a_close_outlasts_an_abort_until_the_children_have_ended)
+TEST(scope_close_outlasts_abort_until_children_ended)
 {
     fresh();
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -144,7 +144,7 @@ static void *cancelled_parent(void *arg)
     return arg;
 }
 
-TEST(a_close_that_waits_for_the_last_outlasts_an_abort_too)
+TEST(scope_close_waiting_for_last_child_outlasts_abort)
 {
     fresh();
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});

@@ -31,7 +31,7 @@ static void *count_up(void *arg)
 static void *hold(void *arg)
 {
     (void)arg;
-    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+    return (void *)(intptr_t)weft_fiber_park(WEFT_FOREVER);
 }
 
 /* --- run ------------------------------------------------------------------------ */
@@ -42,7 +42,7 @@ static void *report_tid(void *arg)
     return arg;
 }
 
-TEST(run_lends_the_calling_thread_until_the_main_fiber_ends)
+TEST(run_lends_calling_thread_until_main_fiber_ends)
 {
     weft_pool *pool = caller_pool(1);
     int tid = 0;
@@ -65,11 +65,11 @@ static void *join_children(void *arg)
     for (int i = 0; i < 20; i++) {
         CHECK_EQ(weft_join(children[i], NULL, WEFT_FOREVER), 0);
     }
-    CHECK_EQ(weft_park(weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(weft_after(1000000)), -ETIMEDOUT);
     return NULL;
 }
 
-TEST(run_is_complete_as_the_only_worker)
+TEST(run_completes_with_caller_as_only_worker)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
@@ -78,7 +78,7 @@ TEST(run_is_complete_as_the_only_worker)
     pool_close(pool);
 }
 
-TEST(run_sleeps_while_its_fibers_run_elsewhere)
+TEST(run_sleeps_while_its_fibers_run_on_other_workers)
 {
     weft_pool *pool = caller_pool(3);
     CHECK_EQ(weft_pool_start(pool), 0);
@@ -98,7 +98,7 @@ static void *spawn_and_leave(void *arg)
     return NULL;
 }
 
-TEST(fibers_that_outlive_the_main_fiber_are_run_by_the_others)
+TEST(other_workers_run_fibers_that_outlive_main_fiber)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(2);
@@ -108,7 +108,7 @@ TEST(fibers_that_outlive_the_main_fiber_are_run_by_the_others)
     pool_close(pool);
 }
 
-TEST(fibers_that_outlive_the_main_fiber_wait_if_there_are_no_others)
+TEST(fibers_that_outlive_main_fiber_wait_without_other_workers)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
@@ -127,7 +127,7 @@ struct leftover {
 static void *unbind_and_yield(void *arg)
 {
     struct leftover *leftover = arg;
-    CHECK_EQ(weft_switch_to(leftover->pool, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_fiber_migrate(leftover->pool, WEFT_ANY_WORKER), 0);
     while (weft_worker_self() == 0) {
         weft_yield(); /* into the ring, which wakes nobody */
     }
@@ -138,7 +138,7 @@ static void *leave_one_in_the_ring(void *arg)
 {
     struct leftover *leftover = arg;
     struct weft_worker_stats other;
-    CHECK_EQ(weft_switch_to(leftover->pool, 0), 0);
+    CHECK_EQ(weft_fiber_migrate(leftover->pool, 0), 0);
     do {
         sched_yield(); /* no turn passes */
         CHECK_EQ(weft_worker_stats(leftover->pool, 1, &other), 0);
@@ -149,7 +149,7 @@ static void *leave_one_in_the_ring(void *arg)
     return NULL;
 }
 
-TEST(a_caller_that_leaves_wakes_another_for_what_is_in_its_ring)
+TEST(caller_leaving_wakes_worker_for_its_ring)
 {
     struct leftover leftover = {.pool = caller_pool(2)};
     CHECK_EQ(weft_pool_start(leftover.pool), 0);
@@ -162,7 +162,7 @@ TEST(a_caller_that_leaves_wakes_another_for_what_is_in_its_ring)
 
 static void *nap(void *arg)
 {
-    CHECK_EQ(weft_park(weft_after(2000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(weft_after(2000000)), -ETIMEDOUT);
     return count_up(arg);
 }
 
@@ -176,7 +176,7 @@ static void *leave_a_napping_fiber(void *arg)
 {
     struct nap *job = arg;
     weft_fiber fiber;
-    CHECK_EQ(weft_switch_to(job->pool, 0), 0);
+    CHECK_EQ(weft_fiber_migrate(job->pool, 0), 0);
     CHECK_EQ(weft_spawn(&fiber, nap, &job->done, NULL), 0);
     enum weft_fiber_state state;
     do { /* on a slow machine the nap may be over before it is seen */
@@ -184,12 +184,12 @@ static void *leave_a_napping_fiber(void *arg)
         CHECK_EQ(weft_fiber_state(fiber, &state), 0);
     } while (state != WEFT_FIBER_WAITING && state != WEFT_FIBER_DONE);
     CHECK_EQ(weft_fiber_detach(fiber), 0);
-    CHECK_EQ(weft_switch_to(job->pool, 1), 0);
-    CHECK_EQ(weft_park(weft_after(300000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_migrate(job->pool, 1), 0);
+    CHECK_EQ(weft_fiber_park(weft_after(300000)), -ETIMEDOUT);
     return NULL;
 }
 
-TEST(a_deadline_that_began_on_the_callers_worker_is_kept_by_the_others)
+TEST(deadline_started_on_caller_is_kept_by_other_workers)
 {
     struct nap job = {.pool = caller_pool(2)};
     CHECK_EQ(weft_pool_start(job.pool), 0);
@@ -207,7 +207,7 @@ static void *run_elsewhere(void *arg)
     return NULL;
 }
 
-TEST(run_is_for_the_thread_that_made_the_pool)
+TEST(run_from_non_creating_thread_is_rejected)
 {
     weft_pool *pool = caller_pool(1);
     thread_close(thread_open(run_elsewhere, pool));
@@ -226,7 +226,7 @@ static void *run_inside(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_cannot_run_its_own_pool)
+TEST(fiber_cannot_run_its_own_pool)
 {
     weft_pool *pool = caller_pool(1);
     CHECK_EQ(weft_pool_run(pool, run_inside, pool, NULL), 0);
@@ -244,14 +244,14 @@ static void *join_second_pool(void *arg)
     return NULL;
 }
 
-TEST(a_worker_thread_cannot_join_a_second_pool)
+TEST(worker_thread_cannot_be_caller_of_second_pool)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     CHECK_EQ(weft_call_on(pool, 0, join_second_pool, pool, NULL), 0);
     pool_close(pool);
 }
 
-TEST(a_caller_cannot_join_a_second_pool_until_the_first_is_gone)
+TEST(caller_cannot_join_second_pool_until_first_is_destroyed)
 {
     weft_pool *pool = caller_pool(1);
     join_second_pool(NULL);
@@ -266,7 +266,7 @@ static void *destroy_pool(void *arg)
     return NULL;
 }
 
-TEST(a_caller_is_free_again_whoever_destroyed_its_pool)
+TEST(caller_is_free_after_other_thread_destroyed_its_pool)
 {
     weft_pool *pool = caller_pool(1);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
@@ -282,7 +282,7 @@ static void *use_threaded_pool(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_may_make_and_stop_pools_with_threads_of_their_own)
+TEST(fiber_can_create_and_stop_pools_with_own_threads)
 {
     atomic_int ran = 0;
     run_in_fiber(1, use_threaded_pool, &ran);
@@ -304,7 +304,7 @@ static void *note_tid(void *arg)
     return NULL;
 }
 
-TEST(with_the_caller_as_the_only_worker_everything_runs_inside_stop)
+TEST(stop_runs_all_fibers_with_caller_as_only_worker)
 {
     weft_pool *pool = caller_pool(1);
     struct tids tids = {.count = 0};
@@ -322,7 +322,7 @@ TEST(with_the_caller_as_the_only_worker_everything_runs_inside_stop)
     weft_pool_destroy(pool);
 }
 
-TEST(a_stop_without_a_start_still_runs_what_was_submitted)
+TEST(stop_without_start_runs_submitted_fibers)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
@@ -335,7 +335,7 @@ TEST(a_stop_without_a_start_still_runs_what_was_submitted)
     CHECK_EQ(atomic_load(&ran), 2);
 }
 
-TEST(a_caller_in_stop_keeps_deadlines)
+TEST(caller_in_stop_keeps_deadlines)
 {
     weft_pool *pool = caller_pool(1);
     atomic_int ran = 0;
@@ -344,7 +344,7 @@ TEST(a_caller_in_stop_keeps_deadlines)
     CHECK_EQ(atomic_load(&ran), 1);
 }
 
-TEST(a_caller_in_stop_cancels_at_the_deadline_and_goes_on_serving)
+TEST(caller_in_stop_cancels_at_deadline_and_keeps_serving)
 {
     weft_pool *pool = caller_pool(1);
     for (int i = 0; i < 3; i++) {
@@ -366,7 +366,7 @@ static intptr_t stop_from_a_thread(weft_pool *pool)
     return (intptr_t)thread_close(thread_open(stop_elsewhere, pool));
 }
 
-TEST(a_stop_that_needs_an_absent_caller_says_so)
+TEST(stop_needing_absent_caller_returns_edeadlk)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
@@ -380,7 +380,7 @@ TEST(a_stop_that_needs_an_absent_caller_says_so)
     CHECK_EQ(atomic_load(&ran), 1);
 }
 
-TEST(a_stop_that_needs_an_absent_caller_for_a_bound_fiber_says_so)
+TEST(stop_needing_absent_caller_for_bound_fiber_returns_edeadlk)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(2);
@@ -396,17 +396,17 @@ TEST(a_stop_that_needs_an_absent_caller_for_a_bound_fiber_says_so)
 
 static void *bind_to_caller_when_stopping(void *arg)
 {
-    CHECK_EQ(weft_switch_to(arg, 1), 0);
+    CHECK_EQ(weft_fiber_migrate(arg, 1), 0);
     struct weft_pool_stats stats;
     do {
         weft_yield();
         weft_pool_stats(arg, &stats);
     } while (!stats.stopping);
-    CHECK_EQ(weft_switch_to(arg, 0), 0);
+    CHECK_EQ(weft_fiber_migrate(arg, 0), 0);
     return NULL;
 }
 
-TEST(a_fiber_that_goes_to_the_absent_caller_during_a_stop_does_not_hang_it)
+TEST(migration_to_absent_caller_during_stop_does_not_hang_stop)
 {
     for (int i = 0; i < 50; i++) {
         weft_pool *pool = caller_pool(2);
@@ -417,7 +417,7 @@ TEST(a_fiber_that_goes_to_the_absent_caller_during_a_stop_does_not_hang_it)
     }
 }
 
-TEST(a_stop_that_does_not_need_the_absent_caller_goes_through)
+TEST(stop_without_need_of_absent_caller_succeeds)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(2);
@@ -457,7 +457,7 @@ static void *run_until_stopping(void *arg)
     return NULL;
 }
 
-TEST(a_stop_that_waits_while_the_caller_runs_ends_with_the_last_fiber)
+TEST(stop_while_caller_runs_ends_with_last_fiber)
 {
     for (long i = 0; i < check_scale(100) + 5; i++) {
         struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1)};
@@ -470,7 +470,7 @@ TEST(a_stop_that_waits_while_the_caller_runs_ends_with_the_last_fiber)
     }
 }
 
-TEST(a_stop_that_waits_while_the_caller_runs_is_told_when_it_leaves_work_behind)
+TEST(stop_returns_edeadlk_when_running_caller_leaves_work)
 {
     for (long i = 0; i < check_scale(100) + 5; i++) {
         struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1), .leave_one = true};
@@ -517,7 +517,7 @@ static void *send_visitor(void *arg)
     return NULL;
 }
 
-TEST(a_stop_that_needs_an_absent_caller_for_a_fiber_that_is_away_says_so)
+TEST(stop_needing_absent_caller_for_migrated_fiber_is_edeadlk)
 {
     struct guest guest = {.away = pool_open(&(struct weft_pool_opts){.workers = 1})};
     guest.home = caller_pool(2);
@@ -539,7 +539,7 @@ static void *stop_own_pool(void *arg)
     return NULL;
 }
 
-TEST(a_stop_by_the_pools_own_fiber_begins_it_and_another_completes_it)
+TEST(stop_by_own_fiber_begins_and_other_thread_completes)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, stop_own_pool, pool, NULL), 0);
@@ -555,10 +555,10 @@ TEST(a_stop_by_the_pools_own_fiber_begins_it_and_another_completes_it)
 static void *cancel_own_pool(void *arg)
 {
     CHECK_EQ(weft_pool_stop(arg, WEFT_STOP_CANCEL, WEFT_FOREVER), -EINPROGRESS);
-    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+    return (void *)(intptr_t)weft_fiber_park(WEFT_FOREVER);
 }
 
-TEST(a_cancelling_stop_by_the_pools_own_fiber_cancels_at_once)
+TEST(cancelling_stop_by_own_fiber_cancels_immediately)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber held, stopper;
@@ -572,7 +572,7 @@ TEST(a_cancelling_stop_by_the_pools_own_fiber_cancels_at_once)
     pool_close(pool);
 }
 
-TEST(starting_twice_changes_nothing)
+TEST(second_start_changes_nothing)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     int before[2], after[2];
@@ -587,7 +587,7 @@ TEST(starting_twice_changes_nothing)
     pool_close(pool);
 }
 
-TEST(a_stopped_pool_can_be_started_again)
+TEST(stopped_pool_can_be_restarted)
 {
     atomic_int ran = 0;
     weft_pool *pool;
@@ -601,7 +601,7 @@ TEST(a_stopped_pool_can_be_started_again)
         if (i % 2) { /* a stop that cancels leaves no trace in the next life */
             CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
         } else {
-            CHECK_EQ(weft_unpark(held), 0);
+            CHECK_EQ(weft_fiber_unpark(held), 0);
             CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
         }
         CHECK_EQ(weft_join(held, &result, 0), 0);
@@ -613,7 +613,7 @@ TEST(a_stopped_pool_can_be_started_again)
     weft_pool_destroy(pool);
 }
 
-TEST(a_stopped_pool_of_a_caller_can_be_started_again)
+TEST(stopped_pool_with_caller_can_be_restarted)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(2);
@@ -628,7 +628,7 @@ TEST(a_stopped_pool_of_a_caller_can_be_started_again)
     weft_pool_destroy(pool);
 }
 
-TEST(a_pool_that_was_never_started_can_be_stopped_and_destroyed)
+TEST(pool_never_started_can_be_stopped_and_destroyed)
 {
     weft_pool *pool;
     CHECK_EQ(weft_pool_create(&pool, NULL), 0);
@@ -661,7 +661,7 @@ static void check_asserts(void (*fn)(void *))
     CHECK(strstr(err, "pool early is destroyed") != NULL);
 }
 
-TEST(destroying_a_pool_before_it_was_stopped_asserts)
+TEST(destroy_of_pool_before_stop_aborts)
 {
     check_asserts(destroy_running);
     check_asserts(destroy_filled);

@@ -8,31 +8,31 @@ static void check_every_wait_is_cancelled(void)
 {
     weft_fiber other;
     void *result = NULL;
-    CHECK(weft_cancelled());
+    CHECK(weft_fiber_is_cancelled());
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
-        CHECK_EQ(weft_park(weft_after(1000000000)), -ECANCELED);
-        CHECK_EQ(weft_park(weft_now()), -ECANCELED);
-        CHECK_EQ(weft_park(0), -ETIMEDOUT); /* it tries */
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
+        CHECK_EQ(weft_fiber_park(weft_after(1000000000)), -ECANCELED);
+        CHECK_EQ(weft_fiber_park(weft_now()), -ECANCELED);
+        CHECK_EQ(weft_fiber_park(0), -ETIMEDOUT); /* it tries */
     }
     /* It may still spawn; its children are not cancelled; it just cannot wait for them. */
     other = spawn(parks, (void *)3);
     CHECK_EQ(weft_join(other, &result, WEFT_FOREVER), -ECANCELED);
     CHECK_EQ(weft_join(other, &result, weft_after(1000000000)), -ECANCELED);
-    CHECK_EQ(weft_unpark(other), 0);
+    CHECK_EQ(weft_fiber_unpark(other), 0);
     await_state(other, WEFT_FIBER_DONE);
     CHECK_EQ(weft_join(other, &result, WEFT_FOREVER), 0); /* no wait */
     CHECK_EQ((intptr_t)result, 3);
-    CHECK_EQ(weft_unpark(weft_self()), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0); /* no wait either */
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
-    CHECK(weft_cancelled());
+    CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0); /* no wait either */
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
+    CHECK(weft_fiber_is_cancelled());
 }
 
 static void *is_cancelled_while_parked(void *arg)
 {
-    CHECK(!weft_cancelled());
-    CHECK_EQ(weft_park((int64_t)(intptr_t)arg), -ECANCELED);
+    CHECK(!weft_fiber_is_cancelled());
+    CHECK_EQ(weft_fiber_park((int64_t)(intptr_t)arg), -ECANCELED);
     check_every_wait_is_cancelled();
     return (void *)1;
 }
@@ -51,13 +51,13 @@ static void *cancels_a_parked_one(void *arg)
         CHECK_EQ((intptr_t)result, 1);
         CHECK_EQ(weft_cancel(fiber), -ESRCH);
     }
-    CHECK(!weft_cancelled());
+    CHECK(!weft_fiber_is_cancelled());
     return NULL;
 }
 
-TEST(a_cancel_ends_a_park_and_every_wait_after_it)
+TEST(cancel_ends_park_and_every_later_wait)
 {
-    CHECK(!weft_cancelled());
+    CHECK(!weft_fiber_is_cancelled());
     run_in_fiber(1, cancels_a_parked_one, NULL);
     run_in_fiber(2, cancels_a_parked_one, NULL);
 }
@@ -76,12 +76,12 @@ static void *cancels_a_joiner(void *arg)
     await_state(joiner, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_cancel(joiner), 0);
     CHECK_EQ(weft_join(joiner, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unpark(fiber), 0); /* the one that was joined goes on undisturbed */
+    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* the one that was joined goes on undisturbed */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(a_cancel_ends_a_join_and_leaves_the_joined_fiber_alone)
+TEST(cancel_ends_join_and_leaves_joined_fiber_running)
 {
     run_in_fiber(1, cancels_a_joiner, NULL);
     run_in_fiber(2, cancels_a_joiner, NULL);
@@ -110,7 +110,7 @@ static void *cancels_before_the_first_run(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_cancelled_before_it_starts_runs_without_waiting)
+TEST(fiber_cancelled_before_start_runs_without_waiting)
 {
     run_in_fiber(1, cancels_before_the_first_run, NULL); /* with more it may start first */
 }
@@ -124,8 +124,8 @@ static void *cancels_itself(void *arg)
 
 static void *is_not_cancelled(void *arg)
 {
-    CHECK(!weft_cancelled());
-    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+    CHECK(!weft_fiber_is_cancelled());
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     return arg;
 }
 
@@ -142,24 +142,24 @@ static void *recycles_a_cancelled_slot(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_ends_with_its_fiber)
+TEST(cancel_state_ends_with_its_fiber)
 {
     run_in_fiber(1, recycles_a_cancelled_slot, NULL);
 }
 
 static void waits_at_the_end(void *arg)
 {
-    CHECK(weft_cancelled());
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    CHECK(weft_fiber_is_cancelled());
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     *(int *)arg = 1;
 }
 
 static void *leaves_when_cancelled(void *arg)
 {
-    struct weft_cleanup node;
-    weft_cleanup_push(&node, waits_at_the_end, arg);
-    if (weft_park(WEFT_FOREVER) == -ECANCELED) {
-        weft_exit((void *)4);
+    struct weft_fiber_cleanup node;
+    weft_fiber_cleanup_push(&node, waits_at_the_end, arg);
+    if (weft_fiber_park(WEFT_FOREVER) == -ECANCELED) {
+        weft_fiber_exit((void *)4);
     }
     return NULL;
 }
@@ -178,7 +178,7 @@ static void *cancels_one_with_cleanups(void *arg)
     return NULL;
 }
 
-TEST(cleanups_of_a_cancelled_fiber_run_and_are_cancelled_too)
+TEST(cleanups_of_cancelled_fiber_run_and_see_cancel)
 {
     run_in_fiber(1, cancels_one_with_cleanups, NULL);
 }
@@ -187,12 +187,12 @@ static void *computes_until_cancelled(void *arg)
 {
     atomic_int *started = arg;
     atomic_fetch_add(started, 1);
-    while (!weft_cancelled()) {
+    while (!weft_fiber_is_cancelled()) {
     }
     return NULL;
 }
 
-TEST(a_fiber_that_only_computes_sees_its_cancel)
+TEST(computing_fiber_can_poll_its_cancel)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     atomic_int started = 0;
@@ -213,12 +213,12 @@ static void *parks_three_times(void *arg)
     atomic_int *ready = arg;
     atomic_fetch_add(ready, 1);
     for (int i = 0; i < 3; i++) {
-        int err = weft_park(WEFT_FOREVER);
+        int err = weft_fiber_park(WEFT_FOREVER);
         CHECK(err == 0 || err == -ECANCELED);
         through += err == 0;
         cancelled += err == -ECANCELED;
     }
-    while (!weft_cancelled()) {
+    while (!weft_fiber_is_cancelled()) {
         weft_yield();
     }
     return (void *)(intptr_t)(through * 10 + cancelled);
@@ -226,7 +226,7 @@ static void *parks_three_times(void *arg)
 
 static void *unparks(void *arg)
 {
-    int err = weft_unpark(*(weft_fiber *)arg);
+    int err = weft_fiber_unpark(*(weft_fiber *)arg);
     CHECK(err == 0 || err == -ESRCH);
     return NULL;
 }
@@ -260,7 +260,7 @@ static void *races_unparks(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_unpark_at_once_each_count_once)
+TEST(concurrent_cancel_and_unpark_each_count_once)
 {
     run_in_fiber(1, races_unparks, NULL);
     run_in_fiber(3, races_unparks, NULL);
@@ -270,11 +270,11 @@ static void *sleeps_until_cancelled(void *arg)
 {
     atomic_int *slept = arg;
     int err;
-    while ((err = weft_park(weft_after(20000))) != -ECANCELED) {
+    while ((err = weft_fiber_park(weft_after(20000))) != -ECANCELED) {
         CHECK_EQ(err, -ETIMEDOUT);
         atomic_fetch_add(slept, 1);
     }
-    CHECK_EQ(weft_park(weft_after(20000)), -ECANCELED);
+    CHECK_EQ(weft_fiber_park(weft_after(20000)), -ECANCELED);
     return NULL;
 }
 
@@ -298,7 +298,7 @@ static void *races_deadlines(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_that_races_with_a_deadline_is_not_lost)
+TEST(cancel_racing_with_deadline_is_not_lost)
 {
     run_in_fiber(1, races_deadlines, NULL);
     run_in_fiber(2, races_deadlines, NULL);
@@ -311,18 +311,18 @@ static void *spawns_all_the_time(void *arg)
     while (!atomic_load(over)) {
         weft_fiber fiber = spawn(nothing, NULL);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-        CHECK(!weft_cancelled());
+        CHECK(!weft_fiber_is_cancelled());
     }
     return NULL;
 }
 
 static void *ends_by_cancel(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     return arg;
 }
 
-TEST(cancelling_one_pool_leaves_the_fibers_of_another_alone)
+TEST(cancelling_one_pool_leaves_other_pools_running)
 {
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2});
     atomic_bool over = false;
@@ -345,7 +345,7 @@ static atomic_int born;
 
 static void *makes_children(void *arg)
 {
-    for (unsigned i = 0; !weft_cancelled(); i++) {
+    for (unsigned i = 0; !weft_fiber_is_cancelled(); i++) {
         weft_fiber fiber;
         switch (i % 3) {
         case 0:
@@ -366,7 +366,7 @@ static void *makes_children(void *arg)
     return NULL;
 }
 
-TEST(a_cancelling_stop_misses_no_fiber_that_is_just_being_made)
+TEST(cancelling_stop_reaches_every_fiber_being_spawned)
 {
     for (long i = 0, n = check_scale(30) + 5; i < n; i++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});

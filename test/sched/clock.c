@@ -48,7 +48,7 @@ static void *use_time(void *arg)
     for (int i = 0; i < 5; i++) {
         int64_t before = weft_now();
         CHECK_EQ(weft_sleep(MS), 0);
-        CHECK_EQ(weft_park(weft_after(MS)), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(weft_after(MS)), -ETIMEDOUT);
         CHECK(weft_now() - before >= 2 * MS);
     }
     weft_timer_init(&timer, count_call, NULL, NULL);
@@ -58,7 +58,7 @@ static void *use_time(void *arg)
     return NULL;
 }
 
-TEST(jumps_of_the_wall_clock_change_nothing)
+TEST(wall_clock_is_never_read)
 {
     check_seed(); /* asks for it, once */
     int before = atomic_load(&asked_wall_clock);
@@ -93,7 +93,7 @@ static void *look_at_cached(void *arg)
     return NULL;
 }
 
-TEST(the_cached_clock_is_never_ahead_and_at_most_61_turns_old)
+TEST(cached_clock_is_never_ahead_and_at_most_61_turns_old)
 {
     run_in_fiber(1, look_at_cached, NULL);
     int64_t before = weft_now();
@@ -142,7 +142,7 @@ static void *measure_sleeps(void *arg)
     return NULL;
 }
 
-TEST(a_sleep_among_a_thousand_yielders_per_worker_ends_within_3_ms)
+TEST(sleep_among_thousand_yielders_ends_within_3_ms)
 {
     int64_t took[ROUNDS];
     weft_fiber sleeper;
@@ -178,7 +178,7 @@ static void *sleep_until_in_time(void *arg)
     return NULL;
 }
 
-TEST(a_sleep_in_an_idle_pool_is_hardly_late)
+TEST(sleep_in_idle_pool_ends_within_one_tick)
 {
     int64_t most = MS + 65536 + 200000 * SLOW; /* a tick, and what the kernel takes */
     run_in_fiber(1, sleep_until_in_time, &most);

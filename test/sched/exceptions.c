@@ -51,7 +51,7 @@ static void check_state(const void *caught, unsigned uncaught)
 static void wait_somehow(int i)
 {
     if (i % 5 == 0) {
-        CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     } else {
         weft_yield();
     }
@@ -106,7 +106,7 @@ static void *run_all(void *arg)
     return arg;
 }
 
-TEST(each_fiber_has_its_own_exceptions)
+TEST(cxx_exceptions_are_per_fiber)
 {
     run_in_fiber(1, run_all, NULL);
     run_in_fiber(4, run_all, NULL);
@@ -119,7 +119,7 @@ static void *catches_and_hops(void *arg)
     struct exception exception;
     begin_catch(&exception);
     for (int i = 0; i < TURNS; i++) {
-        CHECK_EQ(weft_switch_to(pools[i % 2], WEFT_ANY_WORKER), 0);
+        CHECK_EQ(weft_fiber_migrate(pools[i % 2], WEFT_ANY_WORKER), 0);
         check_state(&exception, 0);
     }
     __cxa_end_catch();
@@ -127,7 +127,7 @@ static void *catches_and_hops(void *arg)
     return arg;
 }
 
-TEST(exceptions_go_with_a_fiber_to_another_thread)
+TEST(cxx_exceptions_migrate_with_fiber)
 {
     weft_fiber fibers[FIBERS];
     for (int i = 0; i < 2; i++) {
@@ -150,7 +150,7 @@ static void *exits_while_it_catches(void *arg)
     begin_catch(&two[0]);
     begin_catch(&two[1]);
     weft_yield();
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static void *runs_after_it(void *arg)
@@ -166,13 +166,13 @@ static void *runs_after_it(void *arg)
     return arg;
 }
 
-TEST(exit_inside_catch_lets_the_exceptions_go)
+TEST(fiber_exit_inside_catch_releases_exceptions)
 {
     int mark;
     CHECK(run_in_fiber(1, runs_after_it, &mark) == &mark);
 }
 
-TEST(a_thread_that_runs_fibers_inside_catch_keeps_its_own)
+TEST(thread_running_fibers_inside_catch_keeps_its_exceptions)
 {
     struct exception exception;
     begin_catch(&exception);

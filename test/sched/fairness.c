@@ -61,7 +61,7 @@ static void *submit_by_batch(void *arg)
     return keep_yielding(bench);
 }
 
-TEST(the_global_queue_is_served_within_61_further_tasks)
+TEST(global_queue_is_served_within_61_tasks)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, submit_by_batch, &bench);
@@ -89,7 +89,7 @@ static void *submit_to_inbox(void *arg)
     return keep_yielding(bench);
 }
 
-TEST(the_inbox_is_served_within_61_further_tasks)
+TEST(inbox_is_served_within_61_tasks)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, submit_to_inbox, &bench);
@@ -119,7 +119,7 @@ static void *spawn_and_join(void *arg)
     return NULL;
 }
 
-TEST(the_oldest_fresh_fiber_is_served_within_61_further_tasks)
+TEST(oldest_fresh_fiber_is_served_within_61_tasks)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, spawn_and_join, &bench);
@@ -151,7 +151,7 @@ static void *yield_once_beside_a_chain(void *arg)
     return note_end(bench);
 }
 
-TEST(a_chain_of_fresh_fibers_does_not_starve_those_that_yielded)
+TEST(fresh_fiber_chain_does_not_starve_yielded_fibers)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, yield_once_beside_a_chain, &bench);
@@ -190,7 +190,7 @@ static void *yield_lets_fresh_start(void *arg)
     return NULL;
 }
 
-TEST(a_yield_lets_a_fresh_fiber_start_and_goes_behind_the_ring)
+TEST(yield_starts_fresh_fiber_and_requeues_at_ring_end)
 {
     static const int want[] = {1, 0, 2, 11, 0, 12};
     struct order order = {.count = 0};
@@ -215,11 +215,11 @@ static void *play_ping(void *arg)
     struct pair *pair = arg;
     while (pair->turns < pair->limit) {
         pair->turns++;
-        CHECK_EQ(weft_unpark(pair->pong), 0);
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_unpark(pair->pong), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     }
     pair->over = true;
-    weft_unpark(pair->pong);
+    weft_fiber_unpark(pair->pong);
     return NULL;
 }
 
@@ -228,8 +228,8 @@ static void *play_pong(void *arg)
     struct pair *pair = arg;
     while (!pair->over) {
         pair->turns++;
-        CHECK_EQ(weft_unpark(pair->ping), 0);
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_unpark(pair->ping), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     }
     return NULL;
 }
@@ -295,17 +295,17 @@ static void check_third(weft_fn third, bool bound, long limit, long worst)
     }
 }
 
-TEST(a_hot_pair_does_not_starve_a_third_that_yields)
+TEST(hot_pair_does_not_starve_yielding_fiber)
 {
     check_third(third_yields, false, (1 << 17) + 1000, 16);
 }
 
-TEST(a_hot_pair_does_not_starve_a_third_that_is_bound)
+TEST(hot_pair_does_not_starve_bound_fiber)
 {
     check_third(third_yields, true, (1 << 17) + 1000, 16);
 }
 
-TEST(a_hot_pair_does_not_starve_fresh_fibers)
+TEST(hot_pair_does_not_starve_fresh_fibers)
 {
     check_third(third_is_fresh, false, 1 << 15, 16);
 }
@@ -352,7 +352,7 @@ static void *run_lanes(void *arg)
     return NULL;
 }
 
-TEST(bound_and_unbound_fibers_take_turns)
+TEST(bound_and_unbound_fibers_alternate)
 {
     struct lanes lanes = {.over = false};
     run_in_fiber(1, run_lanes, &lanes);
@@ -389,7 +389,7 @@ static void *park_among_yielders(void *arg)
     for (int i = 0; i < 5; i++) {
         clocked->late = 0;
         clocked->deadline = weft_after(1000000);
-        CHECK_EQ(weft_park(clocked->deadline), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(clocked->deadline), -ETIMEDOUT);
         int64_t late_ns = weft_now() - clocked->deadline;
         long late = clocked->late;
         clocked->deadline = INT64_MAX / 2;
@@ -401,7 +401,7 @@ static void *park_among_yielders(void *arg)
     return NULL;
 }
 
-TEST(a_deadline_among_a_thousand_yielders_is_kept)
+TEST(deadline_among_thousand_yielders_is_kept)
 {
     struct clocked clocked = {.over = false};
     run_in_fiber(1, park_among_yielders, &clocked);
@@ -441,7 +441,7 @@ static void *submit_among_long_turns(void *arg)
     return NULL;
 }
 
-TEST(long_turns_make_the_worker_look_around_more_often)
+TEST(long_turns_make_worker_check_queues_more_often)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, submit_among_long_turns, &bench);

@@ -51,25 +51,25 @@ static void check_overflow(struct overflow *overflow)
     check_report(status, err, overflow->name ? overflow->name : "(unnamed)", overflow->stack_bytes);
 }
 
-TEST(deep_recursion_is_reported)
+TEST(stack_overflow_by_recursion_is_reported)
 {
     check_overflow(&(struct overflow){deep_recursion, 64 * 1024, "deep", false});
     check_overflow(&(struct overflow){deep_recursion, 16 * 1024, "deep", true});
 }
 
-TEST(one_frame_of_64_kib_is_reported)
+TEST(stack_overflow_by_64_kib_frame_is_reported)
 {
     check_overflow(&(struct overflow){one_large_frame, 64 * 1024, "large", false});
     check_overflow(&(struct overflow){one_large_frame, 16 * 1024, "large", true});
 }
 
-TEST(alloca_is_reported)
+TEST(stack_overflow_by_alloca_is_reported)
 {
     check_overflow(&(struct overflow){much_alloca, 64 * 1024, "alloca", false});
     check_overflow(&(struct overflow){much_alloca, 32 * 1024, "alloca", true});
 }
 
-TEST(a_fiber_without_a_name_is_reported_by_its_number)
+TEST(overflow_of_unnamed_fiber_is_reported_by_number)
 {
     check_overflow(&(struct overflow){deep_recursion, 128 * 1024, NULL, true});
 }
@@ -82,7 +82,7 @@ static void overflow_in_second_pool(void *arg)
     run_in_fiber(2, spawn_overflow, arg);
 }
 
-TEST(the_fibers_of_a_later_pool_are_reported_too)
+TEST(overflow_in_later_pool_is_reported)
 {
     struct overflow overflow = {deep_recursion, 16 * 1024, "later", false};
     char err[CHECK_ERR];
@@ -131,13 +131,13 @@ static void *be_neighbour(void *arg)
     unsigned char *pattern = __builtin_alloca(PATTERN_BYTES);
     memset(pattern, i + 1, PATTERN_BYTES);
     patterns[i] = pattern;
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
 static void *park_then_overflow(void *how)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return (void *)(uintptr_t)(*(unsigned (**)(void))how)();
 }
 
@@ -156,7 +156,7 @@ static void *surround(void *arg)
     }
     CHECK(all_intact());
     CHECK_EQ(sigaction(SIGSEGV, &ours, NULL), 0);
-    CHECK_EQ(weft_unpark(victim), 0);
+    CHECK_EQ(weft_fiber_unpark(victim), 0);
     CHECK_EQ(weft_join(victim, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
@@ -166,7 +166,7 @@ static void surround_in_child(void *how)
     run_in_fiber(1, surround, how);
 }
 
-TEST(an_overflow_leaves_the_neighbours_intact)
+TEST(overflow_leaves_neighbouring_stacks_intact)
 {
     unsigned (*ways[])(void) = {deep_recursion, one_large_frame, much_alloca};
     for (int i = 0; i < 3; i++) {
@@ -205,11 +205,11 @@ static void touch_in_child(void *arg)
     run_in_fiber(1, touch_free_stack, arg);
 }
 
-TEST(an_access_below_a_free_stack_blames_no_fiber)
+TEST(access_below_free_stack_blames_no_fiber)
 {
     char err[CHECK_ERR];
     int status = check_child(touch_in_child, NULL, err, sizeof err);
-    if (!WIFSIGNALED(status) || !strstr(err, "below a stack that no fiber has")) {
+    if (!WIFSIGNALED(status) || !strstr(err, "below a stack that no fiber uses")) {
         check_fail(__FILE__, __LINE__, "status 0x%x, stderr:\n%s", (unsigned)status, err);
     }
 }
@@ -291,7 +291,7 @@ static int fault_status(enum before before, weft_fn cause, bool in_thread)
     return status;
 }
 
-TEST(another_fault_goes_to_the_handler_that_was_there_before)
+TEST(other_fault_is_passed_to_previous_handler)
 {
     for (int in_thread = 0; in_thread <= 1; in_thread++) {
         for (enum before before = SIMPLE; before <= DETAILED; before++) {
@@ -302,7 +302,7 @@ TEST(another_fault_goes_to_the_handler_that_was_there_before)
     }
 }
 
-TEST(another_fault_without_a_handler_ends_the_process)
+TEST(other_fault_without_handler_kills_process)
 {
     for (int in_thread = 0; in_thread <= 1; in_thread++) {
         int status = fault_status(NOTHING, write_nowhere, in_thread);
@@ -337,7 +337,7 @@ static void live_by_faults(void *arg)
     run_in_fiber(1, write_twice, arg);
 }
 
-TEST(a_program_that_lives_by_faults_is_told_once)
+TEST(program_handling_faults_itself_gets_one_report)
 {
     char err[CHECK_ERR];
     int status = check_child(live_by_faults, NULL, err, sizeof err);
@@ -347,7 +347,7 @@ TEST(a_program_that_lives_by_faults_is_told_once)
     }
 }
 
-TEST(a_signal_that_was_sent_does_what_it_did_before)
+TEST(sent_sigsegv_keeps_previous_disposition)
 {
     for (int in_thread = 0; in_thread <= 1; in_thread++) {
         int status = fault_status(NOTHING, send_signal, in_thread);
@@ -367,7 +367,7 @@ static void *alternate_stack(void *out)
     return NULL;
 }
 
-TEST(every_worker_has_an_alternate_stack)
+TEST(every_worker_has_alternate_signal_stack)
 {
     stack_t seen[2];
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -379,7 +379,7 @@ TEST(every_worker_has_an_alternate_stack)
     pool_close(pool);
 }
 
-TEST(the_callers_own_alternate_stack_is_left_alone)
+TEST(alternate_signal_stack_of_caller_is_kept)
 {
     static char mine[64 * 1024];
     stack_t before, own = {.ss_sp = mine, .ss_size = sizeof mine}, during, after;

@@ -44,14 +44,14 @@ static void removes_twice(void *arg)
     weft__fdwatch_remove(&probe.watch);
 }
 
-TEST(to_remove_a_watch_twice_is_a_bug)
+TEST(fdwatch_double_remove_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(removes_twice, NULL, err, sizeof err)));
-    CHECK(strstr(err, "a descriptor that is not watched is removed"));
+    CHECK(strstr(err, "weft__fdwatch_remove: the descriptor is not watched"));
 }
 
-TEST(a_descriptor_that_becomes_readable_is_told_until_it_is_removed)
+TEST(fdwatch_reports_readable_fd_until_removed)
 {
     struct probe probe = {.goes_on = true};
     int fd = event_open();
@@ -66,7 +66,7 @@ TEST(a_descriptor_that_becomes_readable_is_told_until_it_is_removed)
     close(fd);
 }
 
-TEST(a_watch_that_has_enough_is_over_and_its_descriptor_closed)
+TEST(fdwatch_ended_by_callback_closes_its_fd)
 {
     struct probe probe = {.goes_on = false};
     int fd = event_open();
@@ -78,7 +78,7 @@ TEST(a_watch_that_has_enough_is_over_and_its_descriptor_closed)
     }
 }
 
-TEST(many_watches_come_and_go_and_each_hears_of_its_own)
+TEST(many_fdwatches_each_report_only_own_fd)
 {
     enum { MANY = 100 };
     static struct probe probes[MANY];
@@ -104,7 +104,7 @@ TEST(many_watches_come_and_go_and_each_hears_of_its_own)
     }
 }
 
-TEST(what_cannot_be_watched_is_refused)
+TEST(unwatchable_fd_is_rejected)
 {
     struct probe probe = {.goes_on = true};
     CHECK_EQ(weft__fdwatch_add(&probe.watch, 9999, on_ready), -EBADF);

@@ -13,7 +13,7 @@ __attribute__((unused)) static weft_fiber spawn(weft_fn fn, void *arg)
 
 __attribute__((unused)) static void *parks(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 

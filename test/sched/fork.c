@@ -101,7 +101,7 @@ static void live_anew(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_child_of_a_busy_process_makes_pools_and_works)
+TEST(forked_child_of_busy_process_can_use_pools)
 {
     char err[CHECK_ERR];
     void *result;
@@ -133,7 +133,7 @@ static void *fork_in_fiber(void *arg)
     return use_everything(NULL);
 }
 
-TEST(a_fiber_may_fork_and_its_child_make_pools)
+TEST(forked_child_of_fiber_can_use_pools)
 {
     /* Deep: on its stack the child runs a pool's caller, and a checker's red zones. */
     weft_fiber fiber;
@@ -151,7 +151,7 @@ static void child_of_child(void *arg)
     CHECK_EQ(check_child(live_anew, NULL, err, sizeof err), 0);
 }
 
-TEST(a_child_may_fork_again)
+TEST(forked_child_can_fork_again)
 {
     char err[CHECK_ERR];
     CHECK_EQ(check_child(child_of_child, NULL, err, sizeof err), 0);
@@ -170,7 +170,7 @@ static void *exec_in_fiber(void *arg)
     return arg;
 }
 
-TEST(a_child_may_exec)
+TEST(forked_child_can_exec)
 {
     run_in_fiber(1, exec_in_fiber, NULL);
 }
@@ -243,10 +243,10 @@ static void expect_abort(void (*fn)(void *), const char *message)
     CHECK(strstr(err, message));
 }
 
-TEST(to_use_what_was_made_before_the_fork_ends_the_child)
+TEST(use_of_pre_fork_object_aborts_child)
 {
     static const char pool_text[] =
-        "pool busy was made before fork() and is used in the child: make a new one";
+        "pool busy was created before fork() and is used in the child: create a new one";
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     busy_open();
     CHECK_EQ(weft_pool_spawn(busy_pool, &old_fiber, be_busy, NULL, NULL), 0);
@@ -258,9 +258,9 @@ TEST(to_use_what_was_made_before_the_fork_ends_the_child)
     expect_abort(stops, pool_text);
     expect_abort(destroys, pool_text);
     expect_abort(runs, pool_text);
-    expect_abort(joins, "was made before fork() and is used in the child");
-    expect_abort(submits_created, "was made before fork() and is used in the child");
-    expect_abort(calls, "blocking pool old was made before fork() and is used in the child");
+    expect_abort(joins, "was created before fork() and is used in the child");
+    expect_abort(submits_created, "was created before fork() and is used in the child");
+    expect_abort(calls, "blocking pool old was created before fork() and is used in the child");
     CHECK_EQ(weft_fiber_discard(old_created), 0);
     CHECK_EQ(weft_blocking_stop(old_blocking, WEFT_FOREVER), 0);
     weft_blocking_destroy(old_blocking);
@@ -275,69 +275,69 @@ static void spawns_in_orphan(void *arg)
 
 static void exits_in_orphan(void *arg)
 {
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
-static weft_key key;
+static weft_fiber_key key;
 
 static void parks_in_orphan(void *arg)
 {
     (void)arg;
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
 }
 
 static void shields_in_orphan(void *arg)
 {
     (void)arg;
-    weft_shield_enter();
+    weft_fiber_shield_enter();
 }
 
 static void unshields_in_orphan(void *arg)
 {
     (void)arg;
-    weft_shield_leave();
+    weft_fiber_shield_leave();
 }
 
 static void sets_in_orphan(void *arg)
 {
-    weft_set_local(key, arg);
+    weft_fiber_set_local(key, arg);
 }
 
 static void gets_in_orphan(void *arg)
 {
     (void)arg;
-    weft_get_local(key);
+    weft_fiber_get_local(key);
 }
 
 static void pushes_in_orphan(void *arg)
 {
-    struct weft_cleanup node;
-    weft_cleanup_push(&node, free, arg);
+    struct weft_fiber_cleanup node;
+    weft_fiber_cleanup_push(&node, free, arg);
 }
 
 static void pops_in_orphan(void *arg)
 {
-    struct weft_cleanup node = {.arg = arg};
-    weft_cleanup_pop(&node, false);
+    struct weft_fiber_cleanup node = {.arg = arg};
+    weft_fiber_cleanup_pop(&node, false);
 }
 
 static void names_in_orphan(void *arg)
 {
     (void)arg;
-    weft_set_name("orphan");
+    weft_fiber_set_name("orphan");
 }
 
 static void switches_in_orphan(void *arg)
 {
     (void)arg;
-    weft_switch_to(busy_pool, WEFT_ANY_WORKER);
+    weft_fiber_migrate(busy_pool, WEFT_ANY_WORKER);
 }
 
 static void hops_in_orphan(void *arg)
 {
-    struct weft_hop hop;
+    struct weft_migration hop;
     (void)arg;
-    weft_hop_enter(&hop, busy_pool, WEFT_ANY_WORKER);
+    weft_migration_enter(&hop, busy_pool, WEFT_ANY_WORKER);
 }
 
 static void *misuse_in_fiber(void *arg)
@@ -347,19 +347,19 @@ static void *misuse_in_fiber(void *arg)
         const char *name;
     } calls[] = {
         {spawns_in_orphan, "weft_spawn"},
-        {exits_in_orphan, "weft_exit"},
-        {parks_in_orphan, "weft_park"},
-        {shields_in_orphan, "weft_shield_enter"},
-        {unshields_in_orphan, "weft_shield_leave"},
-        {sets_in_orphan, "weft_set_local"},
-        {gets_in_orphan, "weft_get_local"},
-        {pushes_in_orphan, "weft_cleanup_push"},
-        {pops_in_orphan, "weft_cleanup_pop"},
-        {names_in_orphan, "weft_set_name"},
-        {switches_in_orphan, "weft_switch_to"},
-        {hops_in_orphan, "weft_hop_enter"},
+        {exits_in_orphan, "weft_fiber_exit"},
+        {parks_in_orphan, "weft_fiber_park"},
+        {shields_in_orphan, "weft_fiber_shield_enter"},
+        {unshields_in_orphan, "weft_fiber_shield_leave"},
+        {sets_in_orphan, "weft_fiber_set_local"},
+        {gets_in_orphan, "weft_fiber_get_local"},
+        {pushes_in_orphan, "weft_fiber_cleanup_push"},
+        {pops_in_orphan, "weft_fiber_cleanup_pop"},
+        {names_in_orphan, "weft_fiber_set_name"},
+        {switches_in_orphan, "weft_fiber_migrate"},
+        {hops_in_orphan, "weft_migration_enter"},
     };
-    CHECK_EQ(weft_key_create(&key, NULL), 0);
+    CHECK_EQ(weft_fiber_key_create(&key, NULL), 0);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         char text[80];
         snprintf(text, sizeof text, "%s by a fiber that called fork(), in the child",
@@ -369,15 +369,15 @@ static void *misuse_in_fiber(void *arg)
     return arg;
 }
 
-TEST(a_fiber_that_forked_is_no_fiber_in_the_child)
+TEST(forking_fiber_is_plain_thread_in_child)
 {
     run_in_fiber(1, misuse_in_fiber, NULL);
 }
 
 static void *is_plain(void *arg)
 {
-    CHECK_EQ(weft_park(0), -ENXIO);
-    CHECK_EQ(weft_set_local(key, arg), -ENXIO);
+    CHECK_EQ(weft_fiber_park(0), -ENXIO);
+    CHECK_EQ(weft_fiber_set_local(key, arg), -ENXIO);
     return arg;
 }
 
@@ -406,12 +406,12 @@ static void expect_status(void (*fn)(void *), int code)
 
 static void *go_on_in_child(void *arg)
 {
-    CHECK_EQ(weft_key_create(&key, NULL), 0);
+    CHECK_EQ(weft_fiber_key_create(&key, NULL), 0);
     expect_status(lives_as_a_thread, 0);
     return arg;
 }
 
-TEST(a_fiber_that_forked_may_yield_and_sleep_in_the_child_as_a_plain_thread)
+TEST(forking_fiber_can_yield_and_sleep_in_child)
 {
     run_in_fiber(1, go_on_in_child, NULL);
 }
@@ -428,7 +428,7 @@ static void *exit_in_child(void *arg)
     return arg;
 }
 
-TEST(a_child_may_exit)
+TEST(forked_child_can_exit)
 {
     void *result;
     weft_fiber fiber;
@@ -476,7 +476,7 @@ static void waits_on_old(void *arg)
     weft_signal_wait(old_set, NULL, WEFT_FOREVER);
 }
 
-TEST(a_child_has_no_signal_sets_and_the_parents_hear_nothing_of_it)
+TEST(forked_child_has_no_signal_sets_and_parent_sees_no_signal)
 {
     char err[CHECK_ERR];
     sigset_t usr;
@@ -491,7 +491,7 @@ TEST(a_child_has_no_signal_sets_and_the_parents_hear_nothing_of_it)
         fprintf(stderr, "%s", err);
     }
     CHECK_EQ(status, 0);
-    expect_abort(waits_on_old, "signal set usr was made before fork() and is used in the child");
+    expect_abort(waits_on_old, "signal set usr was created before fork() and is used in the child");
     CHECK_EQ(weft_signal_wait(old_set, NULL, 0), -ETIMEDOUT);
     weft_signal_close(old_set);
 }
@@ -502,12 +502,12 @@ static void dumps_no_more(void *arg)
     (void)arg;
     CHECK_EQ(sigaction(SIGUSR2, NULL, &now), 0);
     CHECK(now.sa_handler == SIG_DFL);
-    weft_dump_off_signal(); /* its thread is not here: nothing to wait for */
+    weft_dump_on_signal_stop(); /* its thread is not here: nothing to wait for */
     CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
 }
 
-TEST(dumps_on_a_signal_are_off_in_a_child)
+TEST(dump_on_signal_is_off_in_forked_child)
 {
     char err[CHECK_ERR];
     CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
@@ -516,5 +516,5 @@ TEST(dumps_on_a_signal_are_off_in_a_child)
         fprintf(stderr, "%s", err);
     }
     CHECK_EQ(status, 0);
-    weft_dump_off_signal();
+    weft_dump_on_signal_stop();
 }

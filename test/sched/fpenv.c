@@ -32,7 +32,7 @@ static void check_mode(int mode)
 static void wait_somehow(int i)
 {
     if (i % 5 == 0) {
-        CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     } else {
         weft_yield();
     }
@@ -54,7 +54,7 @@ static void *keeps_its_mode(void *arg)
 static void *exits_in_its_mode(void *arg)
 {
     CHECK_EQ(fesetround(FE_UPWARD), 0);
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static void *has_the_default(void *arg)
@@ -92,7 +92,7 @@ static void *mixes_modes(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_keeps_its_rounding_mode_to_itself)
+TEST(rounding_mode_is_private_to_fiber)
 {
     run_in_fiber(1, mixes_modes, NULL);
     check_mode(FE_TONEAREST);
@@ -111,10 +111,10 @@ static void changes_mode(void *arg)
 
 static void *ends_in_a_changed_mode(void *arg)
 {
-    struct weft_cleanup node;
+    struct weft_fiber_cleanup node;
     CHECK_EQ(fesetround(FE_DOWNWARD), 0);
-    weft_cleanup_push(&node, changes_mode, NULL);
-    weft_exit(arg);
+    weft_fiber_cleanup_push(&node, changes_mode, NULL);
+    weft_fiber_exit(arg);
 }
 
 static void *runs_after_a_changed_mode(void *arg)
@@ -130,14 +130,14 @@ static void *runs_after_a_changed_mode(void *arg)
     return NULL;
 }
 
-TEST(cleanups_run_in_the_mode_of_their_fiber_and_leave_none_behind)
+TEST(cleanups_run_in_rounding_mode_of_fiber_and_leak_none)
 {
     run_in_fiber(1, runs_after_a_changed_mode, NULL);
     run_in_fiber(2, runs_after_a_changed_mode, NULL);
 }
 
 /* A program may have chosen a mode for its own threads before it uses Weft. */
-TEST(fibers_begin_with_the_default_whatever_the_thread_had)
+TEST(fiber_starts_with_default_rounding_mode)
 {
     CHECK_EQ(fesetround(FE_UPWARD), 0);
     run_in_fiber(1, mixes_modes, NULL);

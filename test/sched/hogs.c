@@ -30,8 +30,8 @@ static bool sleeps(unsigned worker)
 
 static uint64_t ticks(void)
 {
-    struct weft_watch_stats stats;
-    weft_watch_stats(&stats);
+    struct weft_watchdog_stats stats;
+    weft_watchdog_stats(&stats);
     return stats.ticks;
 }
 
@@ -69,7 +69,7 @@ static _Atomic(weft_fiber) parked;
 static void *park_then_serve(void *arg)
 {
     atomic_store(&parked, weft_self());
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     CHECK_EQ(weft_worker_self(), 1);
     atomic_fetch_add(&served, 1);
     return arg;
@@ -78,7 +78,7 @@ static void *park_then_serve(void *arg)
 /* Sets its deadline on worker 0 when worker 1 sleeps already, and knows nothing of it. */
 static void *sleep_then_serve(void *worker_1_sleeps)
 {
-    CHECK_EQ(weft_switch_to(pool, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_fiber_migrate(pool, WEFT_ANY_WORKER), 0);
     CHECK_EQ(weft_worker_self(), 0);
     while (worker_1_sleeps && !sleeps(1)) {
     }
@@ -91,7 +91,7 @@ static void *sleep_then_serve(void *worker_1_sleeps)
 
 static void *wake_then_spin(void *arg)
 {
-    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0); /* into the next slot of worker 0 */
+    CHECK_EQ(weft_fiber_unpark(atomic_load(&parked)), 0); /* into the next slot of worker 0 */
     spin_until_served(2);
     return arg;
 }
@@ -105,7 +105,7 @@ static void *begin_on_0(void *arg)
     return NULL;
 }
 
-TEST(a_sleeping_worker_serves_the_timers_and_the_next_slot_of_a_hog)
+TEST(sleeping_worker_takes_timers_and_next_slot_of_hog)
 {
     open_pool(&(struct weft_pool_opts){.workers = 2});
     weft_fiber napper;
@@ -123,12 +123,12 @@ static void *wake_late_then_spin(void *arg)
     uint64_t end = ticks() + 10;
     while (ticks() < end) {
     }
-    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+    CHECK_EQ(weft_fiber_unpark(atomic_load(&parked)), 0);
     spin_until_served(1);
     return arg;
 }
 
-TEST(a_sleeping_worker_serves_what_a_hog_wakes_after_a_while)
+TEST(sleeping_worker_takes_fiber_woken_late_by_hog)
 {
     open_pool(&(struct weft_pool_opts){.workers = 2});
     weft_fiber napper;
@@ -149,7 +149,7 @@ static void *yield_on(void *arg)
     return arg;
 }
 
-TEST(a_busy_worker_serves_them_too)
+TEST(busy_worker_takes_timers_and_next_slot_of_hog)
 {
     open_pool(&(struct weft_pool_opts){.workers = 2});
     atomic_store(&enough, false);
@@ -189,7 +189,7 @@ static void *spawn_then_spin(void *arg)
     return arg;
 }
 
-TEST(a_busy_worker_gets_all_that_lies_in_the_queues_of_a_hog)
+TEST(busy_worker_takes_all_queued_fibers_of_hog)
 {
     open_pool(&(struct weft_pool_opts){.workers = 2});
     atomic_store(&enough, false);
@@ -225,7 +225,7 @@ static void *be_reported_twice(void *arg)
     return arg;
 }
 
-TEST(a_hog_is_reported_once_each_time)
+TEST(hog_is_reported_once_per_episode)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
         open_pool(&(struct weft_pool_opts){.workers = workers, .name = "sty", .hog_ns = 30000000});
@@ -235,7 +235,7 @@ TEST(a_hog_is_reported_once_each_time)
         CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
         CHECK_EQ(stats.hogs, 2);
         char text[64], line[128];
-        weft_fiber_text(hog, text, sizeof text);
+        weft_fiber_format(hog, text, sizeof text);
         snprintf(line, sizeof line, "weft: hog: fiber %s pig keeps worker 0 of pool sty (thread ",
                  text);
         CHECK(strstr(reports_text[WEFT_REPORT_HOG], line));
@@ -251,7 +251,7 @@ static void *spin_unreported(void *arg)
     return arg;
 }
 
-TEST(a_pool_may_ask_for_no_reports_of_hogs)
+TEST(hog_reports_can_be_disabled_per_pool)
 {
     open_pool(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     join(spawn_on(0, "hog", spin_unreported, NULL));
@@ -285,7 +285,7 @@ static void *take_long_turns(void *arg)
     return arg;
 }
 
-TEST(two_fibers_that_take_turns_are_no_hogs)
+TEST(alternating_fibers_are_not_reported_as_hogs)
 {
     open_pool(&(struct weft_pool_opts){.workers = 1, .hog_ns = HOG_NS});
     weft_fiber fibers[2];
@@ -314,7 +314,7 @@ static void *spin_until_tick(void *arg)
     return arg;
 }
 
-TEST(an_idle_process_has_no_ticks_and_a_fiber_brings_them_back)
+TEST(idle_process_stops_watchdog_ticks_until_next_fiber)
 {
     open_pool(&(struct weft_pool_opts){.workers = 2});
     for (int round = 0; round < 2; round++) {

@@ -36,7 +36,7 @@ static void *spawns_named(void *arg)
     return NULL;
 }
 
-TEST(a_name_is_kept_up_to_fifteen_bytes)
+TEST(fiber_name_is_kept_up_to_fifteen_bytes)
 {
     run_in_fiber(1, spawns_named, NULL);
 }
@@ -44,15 +44,15 @@ TEST(a_name_is_kept_up_to_fifteen_bytes)
 static void *renames_itself(void *arg)
 {
     char name[32];
-    CHECK_EQ(weft_set_name("first"), 0);
+    CHECK_EQ(weft_fiber_set_name("first"), 0);
     knows_its_name(strcpy(name, "first"));
-    CHECK_EQ(weft_set_name("the second is too long"), 0);
+    CHECK_EQ(weft_fiber_set_name("the second is too long"), 0);
     knows_its_name(strcpy(name, "the second is t"));
-    CHECK_EQ(weft_set_name("fourteen bytes\xc3\xa4"), 0);
+    CHECK_EQ(weft_fiber_set_name("fourteen bytes\xc3\xa4"), 0);
     knows_its_name(strcpy(name, "fourteen bytes"));
-    CHECK_EQ(weft_set_name(""), 0);
+    CHECK_EQ(weft_fiber_set_name(""), 0);
     knows_its_name(strcpy(name, ""));
-    CHECK_EQ(weft_set_name("last"), 0);
+    CHECK_EQ(weft_fiber_set_name("last"), 0);
     return arg;
 }
 
@@ -72,9 +72,9 @@ static void *looks_at_a_finished_one(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_renames_itself)
+TEST(fiber_can_rename_itself)
 {
-    CHECK_EQ(weft_set_name("nobody"), -ENXIO);
+    CHECK_EQ(weft_fiber_set_name("nobody"), -ENXIO);
     run_in_fiber(1, looks_at_a_finished_one, NULL);
 }
 
@@ -87,7 +87,7 @@ static void *renames_itself_all_the_time(void *arg)
 {
     struct renamed *renamed = arg;
     for (unsigned i = 0; !atomic_load(&renamed->over); i++) {
-        CHECK_EQ(weft_set_name(i % 2 ? "aaaaaaaaaaaaaaa" : "bbbbbbbbbbbbbbb"), 0);
+        CHECK_EQ(weft_fiber_set_name(i % 2 ? "aaaaaaaaaaaaaaa" : "bbbbbbbbbbbbbbb"), 0);
         if (i % 16 == 0) {
             weft_yield();
         }
@@ -95,7 +95,7 @@ static void *renames_itself_all_the_time(void *arg)
     return NULL;
 }
 
-TEST(a_name_is_never_seen_half_written)
+TEST(fiber_name_is_never_read_torn)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct renamed renamed = {.fiber = WEFT_NO_FIBER};
@@ -129,7 +129,7 @@ static void *collects_texts(void *arg)
         weft_fiber fiber;
         unsigned slot, generation;
         CHECK_EQ(weft_spawn(&fiber, nothing, NULL, NULL), 0);
-        int length = weft_fiber_text(fiber, texts[i], sizeof texts[i]);
+        int length = weft_fiber_format(fiber, texts[i], sizeof texts[i]);
         CHECK_EQ(length, (int)strlen(texts[i]));
         CHECK_EQ(sscanf(texts[i], "#%u.%u", &slot, &generation), 2);
         if (i % 3 != 0) {
@@ -145,7 +145,7 @@ static void *collects_texts(void *arg)
     return NULL;
 }
 
-TEST(no_two_fibers_have_the_same_number)
+TEST(fiber_numbers_are_unique)
 {
     run_in_fiber(1, collects_texts, NULL);
 }
@@ -163,7 +163,7 @@ static void *looks_at_its_parent(void *arg)
 {
     CHECK_EQ(state_of(weft_self()), WEFT_FIBER_RUNNING);
     CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_READY); /* it yields */
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_WAITING); /* it joins */
     return NULL;
 }
@@ -178,7 +178,7 @@ static void *follows_a_life(void *arg)
     CHECK_EQ(weft_fiber_submit(fiber, weft_pool_self(), WEFT_ANY_WORKER), 0);
     CHECK_EQ(state_of(fiber), WEFT_FIBER_READY);
     await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(state_of(fiber), WEFT_FIBER_READY);
     CHECK_EQ(weft_fiber_share(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
@@ -188,12 +188,12 @@ static void *follows_a_life(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_goes_through_its_states)
+TEST(fiber_state_follows_its_life_cycle)
 {
     run_in_fiber(1, follows_a_life, NULL);
 }
 
-TEST(states_have_names)
+TEST(fiber_states_have_names)
 {
     CHECK_STR(weft_fiber_state_name(WEFT_FIBER_CREATED), "created");
     CHECK_STR(weft_fiber_state_name(WEFT_FIBER_READY), "ready");
@@ -228,7 +228,7 @@ static void *asks_for_stacks(void *arg)
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
         CHECK_EQ(size, sizes[i].given);
         CHECK(used > 0 && used <= size);
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         await_state(fiber, WEFT_FIBER_DONE);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
         CHECK(size == 0 && used == 0); /* its stack is another's by now */
@@ -238,7 +238,7 @@ static void *asks_for_stacks(void *arg)
     return NULL;
 }
 
-TEST(a_stack_is_as_large_as_asked_rounded_up)
+TEST(stack_size_is_requested_size_rounded_up)
 {
     run_in_fiber(1, asks_for_stacks, NULL);
 }
@@ -251,7 +251,7 @@ static void *looks_at_its_stack(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_that_does_not_say_gets_the_stack_of_its_pool)
+TEST(fiber_without_stack_option_gets_pool_stack_size)
 {
     struct weft_pool_opts opts = {.workers = 1, .stack_bytes = 200000};
     CHECK_EQ(weft_run(looks_at_its_stack, (void *)(256 << 10), NULL, &opts), 0);
@@ -265,7 +265,7 @@ static void *goes_deep(void *arg)
     for (size_t i = 0; i < sizeof array; i += 512) {
         array[i] = 1;
     }
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     CHECK_EQ(array[0], 1);
     return arg;
 }
@@ -276,7 +276,7 @@ static void *measures_depth(void *arg)
     weft_fiber shallow, deep;
     size_t size, used;
     (void)arg;
-    weft_trim();
+    weft_stack_trim();
     CHECK_EQ(weft_spawn(&shallow, parks, NULL, &opts), 0);
     await_state(shallow, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_spawn(&deep, goes_deep, NULL, &opts), 0);
@@ -285,14 +285,14 @@ static void *measures_depth(void *arg)
     CHECK(used < DEEP);
     CHECK_EQ(weft_fiber_stack(deep, &size, &used), 0);
     CHECK(used >= DEEP && used < DEEP + (256 << 10));
-    CHECK_EQ(weft_unpark(shallow), 0);
-    CHECK_EQ(weft_unpark(deep), 0);
+    CHECK_EQ(weft_fiber_unpark(shallow), 0);
+    CHECK_EQ(weft_fiber_unpark(deep), 0);
     CHECK_EQ(weft_join(shallow, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_join(deep, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(the_high_water_mark_tells_how_deep_a_fiber_went)
+TEST(high_water_mark_shows_deepest_stack_use)
 {
     run_in_fiber(1, measures_depth, NULL);
 }
@@ -308,7 +308,7 @@ static void check_refused(weft_fiber fiber)
     void *result = &name;
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), -ESRCH);
     CHECK(result == &name);
-    CHECK_EQ(weft_unpark(fiber), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
     CHECK_EQ(weft_cancel(fiber), -ESRCH);
     CHECK_EQ(weft_fiber_share(fiber), -ESRCH);
     CHECK_EQ(weft_fiber_detach(fiber), -ESRCH);
@@ -335,7 +335,7 @@ static void *tries_what_never_was(void *arg)
     return NULL;
 }
 
-TEST(a_handle_that_never_was_is_refused)
+TEST(invalid_handle_is_rejected)
 {
     run_in_fiber(1, tries_what_never_was, NULL);
 }
@@ -374,7 +374,7 @@ static void *lives_many_lives(void *arg)
         check_refused(old[i]);
     }
     CHECK_EQ(state_of(fiber), WEFT_FIBER_WAITING); /* none of them reached it */
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     qsort(old, (size_t)lives, sizeof old[0], by_value);
     for (int i = 1; i < lives; i++) {
@@ -383,7 +383,7 @@ static void *lives_many_lives(void *arg)
     return NULL;
 }
 
-TEST(a_stale_handle_is_refused_however_often_its_slot_was_used_again)
+TEST(stale_handle_is_rejected_after_any_slot_reuse)
 {
     run_in_fiber(1, lives_many_lives, NULL);
 }
@@ -402,7 +402,7 @@ static void *pokes(void *arg)
         enum weft_fiber_state state;
         char name[16];
         size_t size, used;
-        int err = weft_unpark(fiber);
+        int err = weft_fiber_unpark(fiber);
         CHECK(err == 0 || err == -ESRCH);
         err = weft_fiber_state(fiber, &state);
         CHECK(err == 0 || err == -ESRCH);
@@ -419,7 +419,7 @@ static void *is_not_unparked_by_accident(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     }
     return NULL;
 }
@@ -432,9 +432,9 @@ static void *makes_targets(void *arg)
         weft_fiber fiber, other;
         CHECK_EQ(weft_spawn(&fiber, parks, NULL, &named), 0);
         atomic_store(&target->fiber, fiber);
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-        CHECK_EQ(weft_unpark(fiber), -ESRCH);
+        CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
         if (i % 8 == 0) {
             /* Most likely in the slot that the pokers' handle points to. */
             CHECK_EQ(weft_spawn(&other, is_not_unparked_by_accident, NULL, &opts), 0);
@@ -444,7 +444,7 @@ static void *makes_targets(void *arg)
     return NULL;
 }
 
-TEST(poking_at_a_handle_while_its_fiber_ends_reaches_no_other)
+TEST(calls_on_handle_of_ending_fiber_reach_no_other_fiber)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct target target = {.fiber = WEFT_NO_FIBER};
@@ -485,14 +485,14 @@ static void *churns(void *arg)
             .name = "c", .bound = i % 2 == 0, .worker = (int)(i / 2 % 2)};
         weft_fiber fiber;
         CHECK_EQ(weft_spawn(&fiber, i % 3 == 0 ? parks : nothing, NULL, &opts), 0);
-        int err = weft_unpark(fiber);
+        int err = weft_fiber_unpark(fiber);
         CHECK(err == 0 || err == -ESRCH);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     }
     return NULL;
 }
 
-TEST(looking_at_all_fibers_while_they_come_and_go_is_safe)
+TEST(fiber_walk_is_safe_while_fibers_start_and_end)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     atomic_bool over = false;

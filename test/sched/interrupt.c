@@ -10,7 +10,7 @@ static weft_fiber never; /* a fiber that ends when the test says so */
 
 static int wait_park(int64_t deadline)
 {
-    return weft_park(deadline);
+    return weft_fiber_park(deadline);
 }
 
 static int wait_sleep(int64_t deadline)
@@ -51,8 +51,8 @@ static int64_t far_away(bool timed)
 /* What was interrupted is said, until the next. */
 static void check_ended(const struct kind *kind)
 {
-    struct weft_ended_wait ended;
-    CHECK_EQ(weft_ended_wait(&ended), 0);
+    struct weft_fiber_ended_wait ended;
+    CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     CHECK_STR(ended.what, kind->what);
     CHECK(ended.fiber == (kind->wait == wait_join ? never : WEFT_NO_FIBER));
     CHECK(ended.object == (kind->wait == wait_event ? &event : NULL));
@@ -63,13 +63,13 @@ static void check_ended(const struct kind *kind)
 static void *waits_in_each_way(void *arg)
 {
     atomic_int *waits = arg;
-    struct weft_ended_wait ended;
-    CHECK_EQ(weft_ended_wait(&ended), -ENOENT);
+    struct weft_fiber_ended_wait ended;
+    CHECK_EQ(weft_fiber_ended_wait(&ended), -ENOENT);
     for (size_t i = 0; i < 2 * KINDS; i++) {
         const struct kind *kind = &kinds[i / 2];
         atomic_fetch_add(waits, 1);
         CHECK_EQ(kind->wait(far_away(i % 2)), -EINTR);
-        CHECK(!weft_interrupted()); /* delivered, and gone */
+        CHECK(!weft_fiber_is_interrupted()); /* delivered, and gone */
         CHECK_EQ(kind->wait(weft_after(1000)), kind->timed_out);
         check_ended(kind); /* a timeout does not count */
     }
@@ -84,16 +84,16 @@ static void *interrupts_in_each_way(void *arg)
     for (int i = 1; i <= (int)(2 * KINDS); i++) {
         await_count(&waits, i);
         await_state(fiber, WEFT_FIBER_WAITING);
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     }
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_interrupt(fiber), -ESRCH);
-    CHECK_EQ(weft_unpark(never), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(never), 0);
     CHECK_EQ(weft_join(never, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(an_interrupt_ends_every_kind_of_wait_once)
+TEST(interrupt_ends_every_kind_of_wait_once)
 {
     weft_event_init(&event,
                     &(struct weft_sync_opts){.name = "an event with a name that is cut off"});
@@ -107,21 +107,21 @@ static void *interrupted_before(void *arg)
 {
     never = spawn(parks, NULL);
     for (size_t i = 0; i < KINDS; i++) {
-        CHECK_EQ(weft_interrupt(weft_self()), 0);
-        CHECK_EQ(weft_interrupt(weft_self()), 0); /* two that were not delivered count once */
-        CHECK(weft_interrupted());
+        CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
+        CHECK_EQ(weft_fiber_interrupt(weft_self()), 0); /* two that were not delivered count once */
+        CHECK(weft_fiber_is_interrupted());
         weft_yield(); /* no wait */
-        CHECK(weft_interrupted());
+        CHECK(weft_fiber_is_interrupted());
         CHECK_EQ(kinds[i].wait(WEFT_FOREVER), -EINTR);
-        CHECK(!weft_interrupted());
+        CHECK(!weft_fiber_is_interrupted());
         CHECK_EQ(kinds[i].wait(weft_after(1000)), kinds[i].timed_out);
     }
-    CHECK_EQ(weft_unpark(never), 0);
+    CHECK_EQ(weft_fiber_unpark(never), 0);
     CHECK_EQ(weft_join(never, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(an_interrupt_before_the_wait_is_kept_for_it)
+TEST(interrupt_before_wait_ends_next_wait)
 {
     weft_event_init(&event, NULL);
     run_in_fiber(1, interrupted_before, NULL);
@@ -134,18 +134,18 @@ static void *needs_not_wait(void *arg)
     weft_fiber done = spawn(nothing, NULL);
     await_state(done, WEFT_FIBER_DONE);
     weft_event_set(&event);
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     CHECK_EQ(weft_join(done, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unpark(weft_self()), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    CHECK(weft_interrupted()); /* none of these was a wait */
-    CHECK_EQ(weft_park(WEFT_FOREVER), -EINTR);
+    CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
+    CHECK(weft_fiber_is_interrupted()); /* none of these was a wait */
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR);
     weft_event_reset(&event);
     return arg;
 }
 
-TEST(a_call_that_need_not_wait_does_not_deliver_it)
+TEST(interrupt_stays_pending_across_call_that_does_not_wait)
 {
     weft_event_init(&event, NULL);
     run_in_fiber(1, needs_not_wait, NULL);
@@ -154,32 +154,32 @@ TEST(a_call_that_need_not_wait_does_not_deliver_it)
 
 static void *takes_it_back(void *arg)
 {
-    CHECK(!weft_clear_interrupt());
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
-    CHECK(weft_clear_interrupt());
-    CHECK(!weft_clear_interrupt());
-    CHECK(!weft_interrupted());
-    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+    CHECK(!weft_fiber_clear_interrupt());
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
+    CHECK(weft_fiber_clear_interrupt());
+    CHECK(!weft_fiber_clear_interrupt());
+    CHECK(!weft_fiber_is_interrupted());
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     return arg;
 }
 
-TEST(clear_takes_it_back)
+TEST(clear_interrupt_drops_pending_interrupt)
 {
-    CHECK(!weft_interrupted());
-    CHECK(!weft_clear_interrupt()); /* a plain thread has none */
+    CHECK(!weft_fiber_is_interrupted());
+    CHECK(!weft_fiber_clear_interrupt()); /* a plain thread has none */
     run_in_fiber(1, takes_it_back, NULL);
 }
 
 static void *runs_interrupted(void *arg)
 {
-    CHECK(weft_interrupted());
-    CHECK_EQ(weft_park(WEFT_FOREVER), -EINTR);
+    CHECK(weft_fiber_is_interrupted());
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR);
     return arg;
 }
 
 static void *is_not_interrupted(void *arg)
 {
-    CHECK(!weft_interrupted());
+    CHECK(!weft_fiber_is_interrupted());
     return arg;
 }
 
@@ -188,10 +188,10 @@ static void *recycles_slots(void *arg)
     weft_fiber created;
     for (int i = 0; i < 20; i++) {
         weft_fiber fiber = spawn(runs_interrupted, NULL); /* one worker: it has not started */
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_fiber_create(&created, nothing, NULL, NULL), 0);
-        CHECK_EQ(weft_interrupt(created), 0);
+        CHECK_EQ(weft_fiber_interrupt(created), 0);
         CHECK_EQ(weft_fiber_submit(created, weft_pool_self(), WEFT_ANY_WORKER), 0);
         CHECK_EQ(weft_join(created, NULL, WEFT_FOREVER), 0);
         fiber = spawn(is_not_interrupted, NULL);
@@ -200,7 +200,7 @@ static void *recycles_slots(void *arg)
     return arg;
 }
 
-TEST(it_reaches_a_fiber_that_has_not_started_and_ends_with_its_fiber)
+TEST(interrupt_reaches_unstarted_fiber_and_ends_with_its_fiber)
 {
     run_in_fiber(1, recycles_slots, NULL);
 }
@@ -209,16 +209,16 @@ TEST(it_reaches_a_fiber_that_has_not_started_and_ends_with_its_fiber)
 
 static void *cancel_and_interrupt(void *arg)
 {
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED); /* the greater one */
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED); /* the greater one */
     }
-    CHECK(weft_interrupted()); /* nobody has delivered it */
+    CHECK(weft_fiber_is_interrupted()); /* nobody has delivered it */
     return arg;
 }
 
-TEST(a_cancel_goes_before_an_interrupt)
+TEST(cancel_takes_precedence_over_interrupt)
 {
     run_in_fiber(1, cancel_and_interrupt, NULL);
 }
@@ -234,19 +234,19 @@ static void *counts_interrupts(void *arg)
         atomic_fetch_add(delivered, 1);
     }
     CHECK_EQ(err, 0);
-    return (void *)(intptr_t)weft_clear_interrupt();
+    return (void *)(intptr_t)weft_fiber_clear_interrupt();
 }
 
 static void *sends_interrupts(void *arg)
 {
     weft_fiber fiber = *(weft_fiber *)arg;
     for (long i = 0, n = check_scale(2000); i < n; i++) {
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     }
     return NULL;
 }
 
-TEST(interrupts_from_all_sides_are_delivered_and_not_doubled)
+TEST(concurrent_interrupts_are_delivered_and_never_doubled)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     _Atomic(long) delivered = 0;
@@ -270,7 +270,7 @@ static void *answers_interrupts(void *arg)
 {
     atomic_int *seen = arg;
     for (;;) {
-        int err = weft_park(WEFT_FOREVER);
+        int err = weft_fiber_park(WEFT_FOREVER);
         if (err == 0) {
             return NULL;
         }
@@ -279,17 +279,17 @@ static void *answers_interrupts(void *arg)
     }
 }
 
-TEST(one_at_a_time_none_is_lost)
+TEST(sequential_interrupts_are_never_lost)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     atomic_int seen = 0;
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(pool, &fiber, answers_interrupts, &seen, NULL), 0);
     for (int i = 1, n = (int)check_scale(1000); i <= n; i++) {
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         await_count(&seen, i);
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
 }

@@ -11,7 +11,7 @@ static void *gives_back(void *arg)
 
 static void *parks(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -39,13 +39,13 @@ static void *joins_finished(void *arg)
     return NULL;
 }
 
-TEST(a_finished_fiber_keeps_its_result_for_one_join)
+TEST(finished_fiber_keeps_result_for_one_join)
 {
     run_in_fiber(1, joins_finished, NULL);
     run_in_fiber(2, joins_finished, NULL);
 }
 
-TEST(a_plain_thread_joins_a_finished_and_an_unfinished_fiber)
+TEST(plain_thread_joins_finished_and_unfinished_fiber)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber;
@@ -57,7 +57,7 @@ TEST(a_plain_thread_joins_a_finished_and_an_unfinished_fiber)
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), -ESRCH);
 
     CHECK_EQ(weft_pool_spawn(pool, &fiber, parks, (void *)8, NULL), 0);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 8);
     pool_close(pool);
@@ -79,9 +79,9 @@ static void joins_itself_at_its_end(void *arg)
 
 static void *joins_itself_twice(void *arg)
 {
-    struct weft_cleanup node;
-    weft_cleanup_push(&node, joins_itself_at_its_end, arg);
-    weft_exit(joins_itself(arg));
+    struct weft_fiber_cleanup node;
+    weft_fiber_cleanup_push(&node, joins_itself_at_its_end, arg);
+    weft_fiber_exit(joins_itself(arg));
 }
 
 static void *joins_a_self_joiner(void *arg)
@@ -94,7 +94,7 @@ static void *joins_a_self_joiner(void *arg)
     return NULL;
 }
 
-TEST(joining_oneself_is_refused_and_uses_no_right)
+TEST(self_join_is_rejected_and_uses_no_join_right)
 {
     run_in_fiber(1, joins_a_self_joiner, NULL);
 }
@@ -110,7 +110,7 @@ static void *joins_next_of_chain(void *arg)
     return (void *)((intptr_t)result + 1);
 }
 
-TEST(a_long_chain_of_joins_unwinds)
+TEST(long_chain_of_joins_unwinds)
 {
     intptr_t depth = check_scale(2000) + 20;
     CHECK_EQ((intptr_t)run_in_fiber(1, joins_next_of_chain, (void *)depth), depth);
@@ -124,7 +124,7 @@ static void *joins_what_arg_points_to(void *arg)
     return result;
 }
 
-TEST(joining_a_created_fiber_waits_for_its_submit)
+TEST(join_of_created_fiber_waits_for_submit)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber, joiner;
@@ -139,7 +139,7 @@ TEST(joining_a_created_fiber_waits_for_its_submit)
     pool_close(pool);
 }
 
-TEST(a_fiber_of_one_pool_joins_a_fiber_of_another)
+TEST(fiber_joins_fiber_of_other_pool)
 {
     weft_pool *one = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_pool *two = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -148,7 +148,7 @@ TEST(a_fiber_of_one_pool_joins_a_fiber_of_another)
         void *result;
         CHECK_EQ(weft_pool_spawn(one, &fiber, parks, (void *)i, NULL), 0);
         CHECK_EQ(weft_pool_spawn(two, &joiner, joins_what_arg_points_to, &fiber, NULL), 0);
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         CHECK_EQ(weft_join(joiner, &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i);
     }
@@ -161,7 +161,7 @@ TEST(a_fiber_of_one_pool_joins_a_fiber_of_another)
 #define JOINERS 40
 #define THREADS 3
 
-TEST(fibers_and_threads_join_side_by_side_each_with_a_right)
+TEST(fibers_and_threads_join_concurrently_one_right_each)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber fiber, joiners[JOINERS];
@@ -177,7 +177,7 @@ TEST(fibers_and_threads_join_side_by_side_each_with_a_right)
     for (int i = 0; i < JOINERS; i++) {
         CHECK_EQ(weft_pool_spawn(pool, &joiners[i], joins_what_arg_points_to, &fiber, NULL), 0);
         if (i == JOINERS / 2) {
-            CHECK_EQ(weft_unpark(fiber), 0);
+            CHECK_EQ(weft_fiber_unpark(fiber), 0);
         }
     }
     for (int i = 0; i < JOINERS; i++) {
@@ -199,7 +199,7 @@ static void *joins_by_many(void *arg)
         joiners[i] = spawn(joins_what_arg_points_to, (intptr_t)&fiber);
         await_state(joiners[i], WEFT_FIBER_WAITING);
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     for (int i = 0; i < JOINERS; i++) {
         void *result;
         CHECK_EQ(weft_join(joiners[i], &result, WEFT_FOREVER), 0);
@@ -209,7 +209,7 @@ static void *joins_by_many(void *arg)
     return NULL;
 }
 
-TEST(many_fibers_join_with_the_one_right_there_is)
+TEST(concurrent_joins_with_one_right_have_one_winner)
 {
     run_in_fiber(1, joins_by_many, NULL);
     run_in_fiber(3, joins_by_many, NULL);
@@ -244,7 +244,7 @@ static void *some_joiners_leave(void *arg)
             CHECK_EQ((intptr_t)err, -ETIMEDOUT);
         }
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     for (int i = 0; i < JOINERS; i += 3) {
         void *err;
         CHECK_EQ(weft_join(joiners[i], &err, WEFT_FOREVER), 0);
@@ -254,7 +254,7 @@ static void *some_joiners_leave(void *arg)
     return NULL;
 }
 
-TEST(joiners_that_leave_do_not_disturb_those_that_stay)
+TEST(joiner_giving_up_does_not_disturb_other_joiners)
 {
     run_in_fiber(1, some_joiners_leave, NULL);
     run_in_fiber(3, some_joiners_leave, NULL);
@@ -286,7 +286,7 @@ static void *shares(void *arg)
     return NULL;
 }
 
-TEST(each_shared_right_is_good_for_one_join)
+TEST(each_shared_join_right_allows_one_join)
 {
     run_in_fiber(1, shares, NULL);
     run_in_fiber(2, shares, NULL);
@@ -312,7 +312,7 @@ static void *shares_too_often(void *arg)
     return NULL;
 }
 
-TEST(rights_are_counted_up_to_250)
+TEST(join_rights_are_counted_up_to_250)
 {
     run_in_fiber(1, shares_too_often, NULL);
 }
@@ -329,7 +329,7 @@ static void *detaches(void *arg)
     CHECK_EQ(weft_fiber_detach(fiber), -EINVAL);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_fiber_share(fiber), -EINVAL);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(joiner, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 17);
     CHECK_EQ(weft_fiber_detach(fiber), -ESRCH);
@@ -342,7 +342,7 @@ static void *detaches(void *arg)
     return NULL;
 }
 
-TEST(a_detached_fiber_serves_those_who_wait_already_and_no_others)
+TEST(detach_serves_current_joiners_and_rejects_new_ones)
 {
     run_in_fiber(1, detaches, NULL);
     run_in_fiber(2, detaches, NULL);
@@ -367,7 +367,7 @@ static void *lets_it_detach_itself(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_may_detach_itself)
+TEST(fiber_can_detach_itself)
 {
     run_in_fiber(1, lets_it_detach_itself, NULL);
 }
@@ -397,13 +397,13 @@ static void *join_times_out(void *arg)
     void *result;
     (void)arg;
     check_join_times_out(fiber);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, weft_after(INT64_MAX)), 0); /* no right was used */
     CHECK_EQ((intptr_t)result, 19);
     return NULL;
 }
 
-TEST(a_join_ends_at_its_deadline_and_keeps_its_right)
+TEST(join_times_out_and_keeps_its_right)
 {
     run_in_fiber(1, join_times_out, NULL);
     run_in_fiber(2, join_times_out, NULL);
@@ -412,7 +412,7 @@ TEST(a_join_ends_at_its_deadline_and_keeps_its_right)
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(pool, &fiber, parks, NULL, NULL), 0);
     check_join_times_out(fiber); /* a plain thread */
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_MAX)), 0);
     pool_close(pool);
 }
@@ -464,7 +464,7 @@ static void *races_deadlines_side_by_side(void *arg)
     return NULL;
 }
 
-TEST(a_deadline_that_races_with_the_end_loses_no_result)
+TEST(join_deadline_racing_with_fiber_end_loses_no_result)
 {
     run_in_fiber(1, races_deadlines_side_by_side, NULL);
     run_in_fiber(2, races_deadlines_side_by_side, NULL);
@@ -481,7 +481,7 @@ static void *thread_races_deadlines(void *arg)
     return NULL;
 }
 
-TEST(a_threads_deadline_that_races_with_the_end_loses_no_result)
+TEST(thread_join_deadline_racing_with_end_loses_no_result)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     pthread_t threads[2];
@@ -512,7 +512,7 @@ static void *races_cancels(void *arg)
         for (uint32_t k = dice(&random) % 3; k > 0; k--) {
             weft_yield();
         }
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         for (uint32_t k = dice(&random) % 3; k > 0; k--) {
             weft_yield();
         }
@@ -526,7 +526,7 @@ static void *races_cancels(void *arg)
     return (void *)(intptr_t)cancelled;
 }
 
-TEST(a_cancel_that_races_with_the_end_uses_the_right_or_leaves_it)
+TEST(cancel_racing_with_fiber_end_uses_or_keeps_join_right)
 {
     run_in_fiber(1, races_cancels, (void *)1);
     run_in_fiber(3, races_cancels, (void *)2);
@@ -563,7 +563,7 @@ static void *makes_storms(void *arg)
         for (uint32_t k = 0; k < 16; k++) {
             joiners[k] = spawn(joins_in_a_storm, (intptr_t)&storm);
             if (k == when) {
-                CHECK_EQ(weft_unpark(storm.fiber), 0);
+                CHECK_EQ(weft_fiber_unpark(storm.fiber), 0);
             }
             if (dice(&random) % 4 == 0) {
                 weft_yield();
@@ -579,7 +579,7 @@ static void *makes_storms(void *arg)
     return NULL;
 }
 
-TEST(rights_come_out_even_when_many_join_around_the_end)
+TEST(join_rights_balance_when_many_join_around_fiber_end)
 {
     run_in_fiber(1, makes_storms, NULL);
     run_in_fiber(3, makes_storms, NULL);
@@ -590,7 +590,7 @@ static void *answer(void *arg)
     return arg;
 }
 
-TEST(joining_for_ever_on_the_only_thread_that_could_run_the_fiber_is_refused)
+TEST(unbounded_join_on_only_worker_thread_is_rejected)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .caller = true});
     weft_fiber fiber;

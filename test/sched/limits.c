@@ -44,7 +44,7 @@ static atomic_int parked;
 static void *park(void *arg)
 {
     atomic_fetch_add(&parked, 1);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -68,7 +68,7 @@ static int fill(weft_pool *pool, size_t stack_bytes)
 static void empty(int made)
 {
     for (int i = 0; i < made; i++) {
-        CHECK_EQ(weft_unpark(fibers[i]), 0);
+        CHECK_EQ(weft_fiber_unpark(fibers[i]), 0);
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
 }
@@ -111,7 +111,7 @@ static void fill_largest_stacks(void *arg)
     fill_again_and_again((size_t)64 << 20, (size_t)300 << 20, 2);
 }
 
-TEST(spawn_is_refused_at_the_limit_and_works_again_below_it)
+TEST(spawn_fails_at_memory_limit_and_recovers_below_limit)
 {
     expect_success(fill_small_stacks);
     expect_success(fill_large_stacks);
@@ -139,7 +139,7 @@ static void be_modest(void *arg)
     pool_close(pool);
 }
 
-TEST(one_large_stack_does_not_reserve_many)
+TEST(large_stack_does_not_reserve_many_stacks)
 {
     expect_success(be_modest);
 }
@@ -177,7 +177,7 @@ static void start_without_room(void *arg)
     CHECK_EQ(atomic_load(&ran), 100); /* none lost, none twice */
 }
 
-TEST(a_start_without_threads_is_refused_and_can_be_tried_again)
+TEST(pool_start_without_threads_fails_and_can_be_retried)
 {
     expect_success(start_without_room);
 }
@@ -196,7 +196,7 @@ static void create_without_room(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_pool_that_cannot_be_made_leaves_nothing_behind)
+TEST(failed_pool_create_leaks_nothing)
 {
     expect_success(create_without_room);
 }
@@ -216,7 +216,7 @@ static void create_without_descriptors(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_pool_without_descriptors_is_refused)
+TEST(pool_create_without_descriptors_fails)
 {
     expect_success(create_without_descriptors);
 }

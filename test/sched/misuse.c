@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <weft/hop.h>
+#include <weft/migration.h>
 
 #include "base/assert.h"
 #include "fiber/sanitizer.h"
@@ -46,47 +46,47 @@ static void nop(void *arg)
 static void exits_outside(void *arg)
 {
     no_core();
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static void pushes_outside(void *arg)
 {
-    struct weft_cleanup node;
+    struct weft_fiber_cleanup node;
     no_core();
-    weft_cleanup_push(&node, nop, arg);
+    weft_fiber_cleanup_push(&node, nop, arg);
 }
 
 static void pops_outside(void *arg)
 {
-    struct weft_cleanup node = {.fn = nop};
+    struct weft_fiber_cleanup node = {.fn = nop};
     no_core();
-    weft_cleanup_pop(&node, arg != NULL);
+    weft_fiber_cleanup_pop(&node, arg != NULL);
 }
 
 static void leaves_hop_outside(void *arg)
 {
-    struct weft_hop hop = {0};
+    struct weft_migration hop = {0};
     no_core();
-    weft_hop_leave(&hop);
+    weft_migration_leave(&hop);
     (void)arg;
 }
 
-TEST(what_only_a_fiber_may_do_ends_a_plain_thread)
+TEST(fiber_only_call_from_plain_thread_aborts)
 {
-    expect_abort(exits_outside, "weft_exit was called outside of a fiber");
-    expect_abort(pushes_outside, "weft_cleanup_push was called outside of a fiber");
-    expect_abort(pops_outside, "weft_cleanup_pop");
-    expect_abort(leaves_hop_outside, "weft_hop_leave was called outside of a fiber");
+    expect_abort(exits_outside, "weft_fiber_exit was called outside of a fiber");
+    expect_abort(pushes_outside, "weft_fiber_cleanup_push was called outside of a fiber");
+    expect_abort(pops_outside, "weft_fiber_cleanup_pop");
+    expect_abort(leaves_hop_outside, "weft_migration_leave was called outside of a fiber");
 }
 
 /* --- cleanups and keys ---------------------------------------------------------------- */
 
 static void *pops_the_wrong_one(void *arg)
 {
-    struct weft_cleanup a, b;
-    weft_cleanup_push(&a, nop, arg);
-    weft_cleanup_push(&b, nop, arg);
-    weft_cleanup_pop(&a, true);
+    struct weft_fiber_cleanup a, b;
+    weft_fiber_cleanup_push(&a, nop, arg);
+    weft_fiber_cleanup_push(&b, nop, arg);
+    weft_fiber_cleanup_pop(&a, true);
     return NULL;
 }
 
@@ -98,8 +98,8 @@ static void pops_wrongly(void *arg)
 
 static void *returns_from_the_frame_of_a_node(void *arg)
 {
-    struct weft_cleanup node;
-    weft_cleanup_push(&node, nop, arg);
+    struct weft_fiber_cleanup node;
+    weft_fiber_cleanup_push(&node, nop, arg);
     return NULL;
 }
 
@@ -111,10 +111,10 @@ static void returns_with_node(void *arg)
 
 static void *pops_one_too_many(void *arg)
 {
-    struct weft_cleanup a;
-    weft_cleanup_push(&a, nop, arg);
-    weft_cleanup_pop(&a, true);
-    weft_cleanup_pop(&a, true);
+    struct weft_fiber_cleanup a;
+    weft_fiber_cleanup_push(&a, nop, arg);
+    weft_fiber_cleanup_pop(&a, true);
+    weft_fiber_cleanup_pop(&a, true);
     return NULL;
 }
 
@@ -124,15 +124,15 @@ static void pops_too_often(void *arg)
     in_fiber(pops_one_too_many);
 }
 
-TEST(cleanups_are_popped_from_the_top)
+TEST(cleanup_pop_out_of_order_aborts)
 {
-    expect_abort(pops_wrongly, "weft_cleanup_pop: not the top of the fiber's cleanups");
-    expect_abort(pops_too_often, "weft_cleanup_pop: not the top of the fiber's cleanups");
+    expect_abort(pops_wrongly, "weft_fiber_cleanup_pop: not the top of the fiber's cleanups");
+    expect_abort(pops_too_often, "weft_fiber_cleanup_pop: not the top of the fiber's cleanups");
 }
 
 static void *sets_a_wrong_key(void *arg)
 {
-    weft_set_local(3, arg);
+    weft_fiber_set_local(3, arg);
     return NULL;
 }
 
@@ -145,7 +145,7 @@ static void sets_wrongly(void *arg)
 static void *gets_a_wrong_key(void *arg)
 {
     (void)arg;
-    return weft_get_local(UINT32_MAX);
+    return weft_fiber_get_local(UINT32_MAX);
 }
 
 static void gets_wrongly(void *arg)
@@ -154,7 +154,7 @@ static void gets_wrongly(void *arg)
     in_fiber(gets_a_wrong_key);
 }
 
-TEST(a_cleanup_is_popped_before_its_frame_is_left)
+TEST(return_with_cleanup_pushed_aborts)
 {
     if (!WEFT__ASAN) { /* which finds that out by itself */
         expect_abort(returns_with_node,
@@ -162,7 +162,7 @@ TEST(a_cleanup_is_popped_before_its_frame_is_left)
     }
 }
 
-TEST(a_key_that_was_not_created_is_no_key)
+TEST(use_of_uncreated_key_aborts)
 {
     expect_abort(sets_wrongly, "3 is not a key");
     expect_abort(gets_wrongly, "4294967295 is not a key");
@@ -172,8 +172,8 @@ TEST(a_key_that_was_not_created_is_no_key)
 
 static void *leaves_without_entering(void *arg)
 {
-    struct weft_hop hop = {.from = weft_pool_self(), .from_worker = -1};
-    weft_hop_leave(&hop);
+    struct weft_migration hop = {.from = weft_pool_self(), .from_worker = -1};
+    weft_migration_leave(&hop);
     return arg;
 }
 
@@ -183,9 +183,10 @@ static void leaves_hop(void *arg)
     in_fiber(leaves_without_entering);
 }
 
-TEST(a_hop_is_left_by_who_entered_it)
+TEST(migration_leave_without_enter_aborts)
 {
-    expect_abort(leaves_hop, "weft_hop_leave: not the innermost hop of this fiber");
+    expect_abort(leaves_hop,
+                 "weft_migration_leave: not the innermost migration scope of this fiber");
 }
 
 /* --- pools ----------------------------------------------------------------------------------- */
@@ -211,7 +212,7 @@ static void destroys_pool_with_fibers(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_pool_is_stopped_before_it_is_destroyed)
+TEST(destroy_of_running_pool_or_pool_with_fibers_aborts)
 {
     expect_abort(destroys_running_pool,
                  "pool busy is destroyed before it was stopped: call weft_pool_stop first");
@@ -247,7 +248,7 @@ static void changes_mode_and_ends(void *arg)
     in_fiber(ends_with_changed_mode);
 }
 
-TEST(a_debug_build_sees_a_fiber_that_changes_rounding_without_having_asked)
+TEST(debug_build_aborts_on_rounding_change_without_fp_env)
 {
     if (WEFT_DEBUG) {
         expect_abort(changes_mode_and_yields, "without fp_env");

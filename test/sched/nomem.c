@@ -107,9 +107,9 @@ static int use_everything(void)
 {
     struct run run = {0};
     struct weft_pool_opts opts = {.workers = 2, .ring_slots = 4, .fresh_slots = 2};
-    weft_crew *crew;
-    if (!refused(&run, weft_crew_create(&crew, &(struct weft_crew_opts){.members = 2}))) {
-        weft_crew_destroy(crew);
+    weft_pool_set *pools;
+    if (!refused(&run, weft_pool_set_create(&pools, &(struct weft_pool_set_opts){.members = 2}))) {
+        weft_pool_set_destroy(pools);
     }
     if (refused(&run, weft_pool_create(&run.pool, &opts))) {
         return run.errors;
@@ -177,12 +177,12 @@ static void sweep(bool sticky)
     CHECK(refusals > 0);
 }
 
-TEST(any_single_request_may_fail)
+TEST(pool_survives_failure_of_any_single_allocation)
 {
     sweep(false);
 }
 
-TEST(all_requests_from_any_one_on_may_fail)
+TEST(pool_survives_failure_of_all_allocations_from_any_point)
 {
     sweep(true);
 }
@@ -194,7 +194,7 @@ static atomic_int parked;
 static void *park(void *arg)
 {
     atomic_fetch_add(&parked, 1);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -218,7 +218,7 @@ static int fill(weft_pool *pool, weft_fiber *fibers, size_t stack_bytes)
 static void empty(const weft_fiber *fibers, int made)
 {
     for (int i = 0; i < made; i++) {
-        CHECK_EQ(weft_unpark(fibers[i]), 0);
+        CHECK_EQ(weft_fiber_unpark(fibers[i]), 0);
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
 }
@@ -255,7 +255,7 @@ static void fill_and_empty(size_t stack_bytes)
     CHECK_EQ(atomic_load(&ran), 8);
 }
 
-TEST(a_spawn_works_again_when_fibers_have_ended)
+TEST(spawn_after_enomem_works_again_when_fibers_ended)
 {
     fill_and_empty(64 * 1024);
     fill_and_empty(1024 * 1024);
@@ -273,7 +273,7 @@ static void *burst(void *ran)
     return NULL;
 }
 
-TEST(a_fresh_queue_that_cannot_grow_loses_nothing)
+TEST(fresh_queue_that_cannot_grow_loses_no_fiber)
 {
     atomic_int ran = 0;
     struct weft_pool_opts opts = {.workers = 2, .ring_slots = 4, .fresh_slots = 2};
@@ -290,7 +290,7 @@ TEST(a_fresh_queue_that_cannot_grow_loses_nothing)
     CHECK_EQ(atomic_load(&ran), 250);
 }
 
-TEST(a_batch_is_all_or_nothing)
+TEST(batch_submit_without_memory_runs_all_or_none)
 {
     enum { MANY = 3000 };
     static struct weft_job jobs[MANY];

@@ -27,7 +27,7 @@ static void check_taken(const struct weft_pool_opts *opts)
     weft_pool_destroy(pool);
 }
 
-TEST(without_options_a_pool_has_a_worker_for_every_usable_cpu)
+TEST(default_pool_has_one_worker_per_usable_cpu)
 {
     weft_pool *pool;
     CHECK_EQ(weft_pool_create(&pool, NULL), 0);
@@ -36,7 +36,7 @@ TEST(without_options_a_pool_has_a_worker_for_every_usable_cpu)
     weft_pool_destroy(pool);
 }
 
-TEST(usable_cpus_are_never_more_than_the_affinity_mask_allows)
+TEST(usable_cpus_never_exceed_affinity_mask)
 {
     cpu_set_t set;
     CHECK_EQ(sched_getaffinity(0, sizeof set, &set), 0);
@@ -71,7 +71,7 @@ static void on_one_cpu(void *arg)
     weft_pool_destroy(pool);
 }
 
-TEST(a_process_confined_to_one_cpu_gets_one_worker)
+TEST(process_pinned_to_one_cpu_gets_one_worker)
 {
     char err[CHECK_ERR];
     int status = check_child(on_one_cpu, NULL, err, sizeof err);
@@ -80,14 +80,14 @@ TEST(a_process_confined_to_one_cpu_gets_one_worker)
     }
 }
 
-TEST(more_than_1024_workers_are_refused)
+TEST(more_than_1024_workers_are_rejected)
 {
     check_refused(&(struct weft_pool_opts){.workers = 1025});
     check_refused(&(struct weft_pool_opts){.workers = UINT32_MAX});
     check_taken(&(struct weft_pool_opts){.workers = 1024, .ring_slots = 4, .fresh_slots = 4});
 }
 
-TEST(a_name_may_have_any_length)
+TEST(pool_name_of_any_length_is_accepted)
 {
     static char name[5000];
     memset(name, 'x', sizeof name - 1);
@@ -98,7 +98,7 @@ TEST(a_name_may_have_any_length)
     pool_close(pool);
 }
 
-TEST(ring_slots_are_a_power_of_two_from_4_to_65536)
+TEST(ring_slots_must_be_power_of_two_from_4_to_65536)
 {
     static const unsigned good[] = {4, 8, 256, 65536}, bad[] = {1, 2, 3, 5, 255, 65537, 131072};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -109,7 +109,7 @@ TEST(ring_slots_are_a_power_of_two_from_4_to_65536)
     }
 }
 
-TEST(fresh_slots_are_a_power_of_two)
+TEST(fresh_slots_must_be_power_of_two)
 {
     static const unsigned good[] = {2, 4, 1024}, bad[] = {1, 3, 6, 1000, UINT32_MAX};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -120,12 +120,12 @@ TEST(fresh_slots_are_a_power_of_two)
     }
 }
 
-TEST(an_unknown_order_of_fresh_fibers_is_refused)
+TEST(unknown_fresh_order_is_rejected)
 {
     check_refused(&(struct weft_pool_opts){.fresh_order = (enum weft_fresh_order)7});
 }
 
-TEST(a_stack_larger_than_any_class_is_refused)
+TEST(stack_size_above_largest_class_is_rejected)
 {
     check_refused(&(struct weft_pool_opts){.stack_bytes = (size_t)65 << 20});
     check_refused(&(struct weft_pool_opts){.stack_bytes = SIZE_MAX});
@@ -139,7 +139,7 @@ static void *report_stack(void *arg)
     return NULL;
 }
 
-TEST(fibers_have_the_stack_of_their_pool_unless_they_say_otherwise)
+TEST(fiber_uses_pool_stack_size_unless_overridden)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .stack_bytes = 100 * 1024});
     size_t own = 0, theirs = 0;
@@ -157,7 +157,7 @@ TEST(fibers_have_the_stack_of_their_pool_unless_they_say_otherwise)
 
 /* --- CPUs -------------------------------------------------------------------- */
 
-TEST(a_cpu_outside_the_allowed_set_is_refused)
+TEST(cpu_outside_affinity_mask_is_rejected)
 {
     cpu_set_t set;
     CHECK_EQ(sched_getaffinity(0, sizeof set, &set), 0);
@@ -201,7 +201,7 @@ static size_t allowed_cpus(int *cpus)
     return n;
 }
 
-TEST(each_worker_is_pinned_to_its_entry_of_the_cpu_list)
+TEST(each_worker_is_pinned_to_its_cpu_list_entry)
 {
     int cpus[CPU_SETSIZE];
     size_t n = allowed_cpus(cpus);
@@ -215,7 +215,7 @@ TEST(each_worker_is_pinned_to_its_entry_of_the_cpu_list)
     pool_close(pool);
 }
 
-TEST(a_pool_without_a_cpu_list_leaves_the_mask_alone)
+TEST(pool_without_cpu_list_keeps_affinity_mask)
 {
     cpu_set_t mine, theirs;
     CHECK_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
@@ -225,7 +225,7 @@ TEST(a_pool_without_a_cpu_list_leaves_the_mask_alone)
     pool_close(pool);
 }
 
-TEST(the_caller_is_pinned_while_it_runs_and_gets_its_mask_back)
+TEST(caller_is_pinned_during_run_and_mask_is_restored)
 {
     int cpus[CPU_SETSIZE];
     allowed_cpus(cpus);
@@ -254,7 +254,7 @@ static void check_thread_name(weft_pool *pool, int worker, const char *want)
     CHECK_STR(name, want);
 }
 
-TEST(threads_are_named_after_the_pool_and_their_index)
+TEST(worker_threads_are_named_after_pool_and_index)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.name = "ten_bytes_", .workers = 12});
     CHECK_STR(weft_pool_name(pool), "ten_bytes_");
@@ -269,7 +269,7 @@ TEST(threads_are_named_after_the_pool_and_their_index)
     pool_close(pool);
 }
 
-TEST(a_caller_keeps_the_name_of_its_thread)
+TEST(caller_keeps_its_thread_name)
 {
     char before[17] = "", inside[17] = "";
     report_thread_name(before);
@@ -284,11 +284,11 @@ TEST(a_caller_keeps_the_name_of_its_thread)
 static void *hold(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(max_fibers_bounds_those_that_live_at_once)
+TEST(max_fibers_limits_live_fibers)
 {
     enum { MAX = 5 };
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .max_fibers = MAX});
@@ -301,7 +301,7 @@ TEST(max_fibers_bounds_those_that_live_at_once)
         CHECK_EQ(weft_pool_submit(pool, hold, NULL), -EAGAIN);
         CHECK(more == WEFT_NO_FIBER);
         for (int i = 0; i < MAX; i++) {
-            CHECK_EQ(weft_unpark(fibers[i]), 0);
+            CHECK_EQ(weft_fiber_unpark(fibers[i]), 0);
             CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
         }
     }
@@ -314,12 +314,12 @@ static void *spawn_one_more(void *arg)
     weft_fiber child;
     CHECK_EQ(weft_spawn(&child, hold, NULL, NULL), 0);
     CHECK_EQ(weft_spawn(NULL, hold, NULL, NULL), -EAGAIN);
-    CHECK_EQ(weft_unpark(child), 0);
+    CHECK_EQ(weft_fiber_unpark(child), 0);
     CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(max_fibers_holds_for_spawns_from_inside_too)
+TEST(max_fibers_limits_spawns_from_fibers)
 {
     CHECK_EQ(weft_run(spawn_one_more, NULL, NULL,
                       &(struct weft_pool_opts){.workers = 1, .max_fibers = 2}),
@@ -357,7 +357,7 @@ static void *spawn_five(void *arg)
     return NULL;
 }
 
-TEST(fresh_fibers_start_newest_first_by_default_and_oldest_first_by_option)
+TEST(fresh_fibers_start_lifo_by_default_and_fifo_by_option)
 {
     struct order lifo = {.count = 0}, fifo = {.count = 0};
     CHECK_EQ(weft_run(spawn_five, &lifo, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
@@ -400,7 +400,7 @@ static void check_work_gets_done(const struct weft_pool_opts *opts)
     CHECK_EQ(atomic_load(&done), 200);
 }
 
-TEST(the_smallest_queues_lose_nothing)
+TEST(smallest_queues_lose_no_fiber)
 {
     for (unsigned workers = 1; workers <= 4; workers++) {
         check_work_gets_done(
@@ -410,7 +410,7 @@ TEST(the_smallest_queues_lose_nothing)
     }
 }
 
-TEST(work_gets_done_without_and_with_long_spinning)
+TEST(fibers_run_with_spinning_off_and_with_long_spinning)
 {
     check_work_gets_done(&(struct weft_pool_opts){.workers = 3, .spin_ns = -1});
     check_work_gets_done(&(struct weft_pool_opts){.workers = 3, .spin_ns = 100000});
@@ -425,7 +425,7 @@ static void *read_byte(void *in)
 }
 
 /* It hears of timers, of descriptors and of its end all the same. */
-EACH_DRIVER(a_worker_that_never_parks)
+EACH_DRIVER(worker_that_never_parks_serves_timers_and_descriptors)
 {
     int in, out;
     weft_fiber fiber;
@@ -464,7 +464,7 @@ static void names_drivers(void *arg)
     (void)arg;
 }
 
-TEST(a_word_in_the_environment_that_names_no_driver_is_refused_with_the_list)
+TEST(unknown_driver_in_environment_is_rejected_with_list)
 {
     static const char line[] = "weft: WEFT_DRIVER=foo names no driver: set it to auto, epoll, "
                                "uring or poll, or unset it\n";

@@ -10,17 +10,17 @@ static void *unparks_itself(void *arg)
 {
     weft_fiber self = weft_self();
     (void)arg;
-    CHECK_EQ(weft_unpark(self), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unpark(self), 0);
-    CHECK_EQ(weft_unpark(self), 0);
-    CHECK_EQ(weft_unpark(self), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT); /* three have counted once */
+    CHECK_EQ(weft_fiber_unpark(self), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_unpark(self), 0);
+    CHECK_EQ(weft_fiber_unpark(self), 0);
+    CHECK_EQ(weft_fiber_unpark(self), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT); /* three have counted once */
     return NULL;
 }
 
-TEST(an_early_unpark_is_kept_and_two_count_once)
+TEST(early_unpark_is_kept_and_two_count_once)
 {
     run_in_fiber(1, unparks_itself, NULL);
     run_in_fiber(2, unparks_itself, NULL);
@@ -31,17 +31,17 @@ static void *unparks_before_the_first_run(void *arg)
     weft_fiber fiber = spawn(parks, (void *)1), created;
     void *result;
     (void)arg;
-    CHECK_EQ(weft_unpark(fiber), 0); /* it has not even started */
+    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* it has not even started */
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
 
     CHECK_EQ(weft_fiber_create(&created, parks, NULL, NULL), 0);
-    CHECK_EQ(weft_unpark(created), 0); /* it belongs to no pool yet */
+    CHECK_EQ(weft_fiber_unpark(created), 0); /* it belongs to no pool yet */
     CHECK_EQ(weft_fiber_submit(created, weft_pool_self(), WEFT_ANY_WORKER), 0);
     CHECK_EQ(weft_join(created, &result, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(a_fiber_can_be_unparked_before_it_runs)
+TEST(fiber_can_be_unparked_before_first_run)
 {
     run_in_fiber(1, unparks_before_the_first_run, NULL);
     run_in_fiber(2, unparks_before_the_first_run, NULL);
@@ -50,9 +50,9 @@ TEST(a_fiber_can_be_unparked_before_it_runs)
 static void *counts_parks(void *arg)
 {
     atomic_int *parked = arg;
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     atomic_fetch_add(parked, 1);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     atomic_fetch_add(parked, 1);
     return NULL;
 }
@@ -64,15 +64,15 @@ static void *unparks_twice_while_it_waits(void *arg)
     (void)arg;
     await_state(fiber, WEFT_FIBER_WAITING);
     /* The first ends the wait; the second comes before it ran, and is for its next park. */
-    CHECK_EQ(weft_unpark(fiber), 0);
-    CHECK_EQ(weft_unpark(fiber), 0);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&parked), 2);
     return NULL;
 }
 
-TEST(an_unpark_of_one_that_is_awake_already_is_for_its_next_park)
+TEST(unpark_of_awake_fiber_counts_for_next_park)
 {
     run_in_fiber(1, unparks_twice_while_it_waits, NULL);
 }
@@ -83,36 +83,36 @@ static void *unparks_the_dead(void *arg)
 {
     weft_fiber fiber = spawn(parks, NULL);
     (void)arg;
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     await_state(fiber, WEFT_FIBER_DONE);
-    CHECK_EQ(weft_unpark(fiber), -ESRCH); /* ended, its result still there */
+    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH); /* ended, its result still there */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unpark(fiber), -ESRCH);
-    CHECK_EQ(weft_unpark(WEFT_NO_FIBER), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(WEFT_NO_FIBER), -ESRCH);
 
     /* The next in the same slot has no permit from that. */
     weft_fiber next = spawn(parks, NULL);
-    CHECK_EQ(weft_unpark(fiber), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
     await_state(next, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_unpark(next), 0);
+    CHECK_EQ(weft_fiber_unpark(next), 0);
     CHECK_EQ(weft_join(next, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(an_unpark_of_a_fiber_that_ended_is_refused)
+TEST(unpark_of_ended_fiber_is_rejected)
 {
     run_in_fiber(1, unparks_the_dead, NULL);
 }
 
 static void *ends_with_a_permit(void *arg)
 {
-    CHECK_EQ(weft_unpark(weft_self()), 0);
+    CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
     return arg;
 }
 
 static void *has_no_permit(void *arg)
 {
-    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     return arg;
 }
 
@@ -129,15 +129,15 @@ static void *recycles_a_permit(void *arg)
     return NULL;
 }
 
-TEST(a_permit_ends_with_its_fiber)
+TEST(unpark_permit_ends_with_its_fiber)
 {
     run_in_fiber(1, recycles_a_permit, NULL);
 }
 
-TEST(a_plain_thread_cannot_park)
+TEST(plain_thread_cannot_park)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ENXIO);
-    CHECK_EQ(weft_park(0), -ENXIO);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ENXIO);
+    CHECK_EQ(weft_fiber_park(0), -ENXIO);
 }
 
 /* --- deadlines -------------------------------------------------------------------- */
@@ -148,19 +148,19 @@ static void *parks_with_deadlines(void *arg)
     const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -1, WEFT_DEBUG ? 0 : INT64_MIN};
     (void)arg;
     for (size_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_park(past[i]), -ETIMEDOUT);
-        CHECK_EQ(weft_unpark(weft_self()), 0);
-        CHECK_EQ(weft_park(past[i]), 0); /* a permit is better than a deadline */
+        CHECK_EQ(weft_fiber_park(past[i]), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
+        CHECK_EQ(weft_fiber_park(past[i]), 0); /* a permit is better than a deadline */
     }
     for (int64_t ns = 1; ns <= 2000000; ns = ns * 10 + 7) {
         int64_t deadline = weft_after(ns);
-        CHECK_EQ(weft_park(deadline), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(deadline), -ETIMEDOUT);
         CHECK(weft_now() >= deadline);
     }
     return NULL;
 }
 
-TEST(a_park_ends_at_its_deadline_and_never_before)
+TEST(park_times_out_and_never_early)
 {
     run_in_fiber(1, parks_with_deadlines, NULL);
     run_in_fiber(2, parks_with_deadlines, NULL);
@@ -171,7 +171,7 @@ TEST(a_park_ends_at_its_deadline_and_never_before)
 static void *sleeps_its_time(void *arg)
 {
     int64_t deadline = weft_after((intptr_t)arg * 10000);
-    CHECK_EQ(weft_park(deadline), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(deadline), -ETIMEDOUT);
     CHECK(weft_now() >= deadline);
     return NULL;
 }
@@ -189,13 +189,13 @@ static void *sleeps_by_many(void *arg)
     return NULL;
 }
 
-TEST(many_deadlines_are_kept_at_once)
+TEST(many_park_deadlines_are_kept_concurrently)
 {
     run_in_fiber(1, sleeps_by_many, NULL);
     run_in_fiber(2, sleeps_by_many, NULL);
 }
 
-TEST(deadlines_do_not_wrap)
+TEST(park_deadline_arithmetic_does_not_wrap)
 {
     CHECK_EQ(weft_after(INT64_MAX), WEFT_FOREVER);
     CHECK_EQ(weft_after(INT64_MAX - 1), WEFT_FOREVER);
@@ -211,8 +211,8 @@ TEST(deadlines_do_not_wrap)
 static void *joins_undisturbed(void *arg)
 {
     CHECK_EQ(weft_join(*(weft_fiber *)arg, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0); /* the permit was kept through the join */
-    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0); /* the permit was kept through the join */
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
     return NULL;
 }
 
@@ -223,17 +223,17 @@ static void *unparks_a_joiner(void *arg)
     await_state(joiner, WEFT_FIBER_WAITING);
     for (int i = 0; i < 100; i++) {
         enum weft_fiber_state state;
-        CHECK_EQ(weft_unpark(joiner), 0);
+        CHECK_EQ(weft_fiber_unpark(joiner), 0);
         weft_yield();
         CHECK_EQ(weft_fiber_state(joiner, &state), 0);
         CHECK_EQ(state, WEFT_FIBER_WAITING);
     }
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(joiner, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(an_unpark_does_not_end_a_join)
+TEST(unpark_does_not_end_join)
 {
     run_in_fiber(1, unparks_a_joiner, NULL);
     run_in_fiber(2, unparks_a_joiner, NULL);
@@ -252,14 +252,14 @@ static void *returns_the_ball(void *arg)
     struct ball *ball = arg;
     for (uint64_t i = 1; i <= ball->rounds; i++) {
         while (atomic_load(&ball->served) < i) {
-            CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+            CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         }
         atomic_store(&ball->returned, i);
     }
     return NULL;
 }
 
-TEST(a_plain_thread_unparks_a_fiber_each_time)
+TEST(plain_thread_unparks_fiber_each_time)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct ball ball = {.rounds = (uint64_t)check_scale(3000) + 50};
@@ -267,7 +267,7 @@ TEST(a_plain_thread_unparks_a_fiber_each_time)
     CHECK_EQ(weft_pool_spawn(pool, &fiber, returns_the_ball, &ball, NULL), 0);
     for (uint64_t i = 1; i <= ball.rounds; i++) {
         atomic_store(&ball.served, i);
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         while (atomic_load(&ball.returned) < i) {
             weft_yield();
         }
@@ -298,11 +298,11 @@ static void play(struct pair *pair, unsigned me)
             if (pair->deadlines && dice(&pair->random[me]) % 2) {
                 deadline = weft_after(dice(&pair->random[me]) % 20000);
             }
-            int err = weft_park(deadline);
+            int err = weft_fiber_park(deadline);
             CHECK(err == 0 || (err == -ETIMEDOUT && deadline != WEFT_FOREVER));
         }
         atomic_store(&pair->turn, i + 1);
-        int err = weft_unpark(other);
+        int err = weft_fiber_unpark(other);
         CHECK(err == 0 || (err == -ESRCH && i + 3 >= pair->rounds)); /* that was its last turn */
     }
 }
@@ -344,14 +344,14 @@ static void *starts_pairs(void *arg)
     return NULL;
 }
 
-TEST(no_hand_off_is_lost)
+TEST(no_park_unpark_handoff_is_lost)
 {
     run_in_fiber(1, starts_pairs, NULL);
     run_in_fiber(2, starts_pairs, NULL);
     run_in_fiber(4, starts_pairs, NULL);
 }
 
-TEST(no_hand_off_is_lost_among_deadlines)
+TEST(no_park_unpark_handoff_is_lost_among_deadlines)
 {
     run_in_fiber(1, starts_pairs, (void *)1);
     run_in_fiber(3, starts_pairs, (void *)1);
@@ -371,7 +371,7 @@ static void *takes_permits(void *arg)
     bool all;
     do {
         all = atomic_load(&tally->givers) == GIVERS; /* then what was given is there to be taken */
-        int err = weft_park(all ? 0 : weft_after(100000));
+        int err = weft_fiber_park(all ? 0 : weft_after(100000));
         CHECK(err == 0 || err == -ETIMEDOUT);
         atomic_fetch_add(&tally->taken, err == 0);
     } while (!all);
@@ -383,7 +383,7 @@ static void *gives_permits(void *arg)
     struct tally *tally = arg;
     for (long i = 0, n = check_scale(3000) + 50; i < n; i++) {
         atomic_fetch_add(&tally->given, 1);
-        CHECK_EQ(weft_unpark(tally->fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(tally->fiber), 0);
         if (i % 16 == 0) {
             weft_yield();
         }
@@ -392,7 +392,7 @@ static void *gives_permits(void *arg)
     return NULL;
 }
 
-TEST(no_park_returns_without_a_permit_of_its_own)
+TEST(park_never_returns_without_own_permit)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct tally tally = {.fiber = WEFT_NO_FIBER};

@@ -58,7 +58,7 @@ static void *sleep_a_little(void *arg)
 
 /* --- callbacks -------------------------------------------------------------------- */
 
-TEST(a_callback_is_installed_once)
+TEST(perf_callback_is_installed_once)
 {
     struct weft_perf other = perf, none = {0};
     CHECK_EQ(weft_perf_install(&none), -EINVAL);
@@ -105,7 +105,7 @@ static void listen_for(struct listener *listener, uint64_t types, weft_pool *poo
     CHECK_EQ(weft_perf_install(&listener->perf), 0);
 }
 
-TEST(several_callbacks_are_told_what_each_accepts)
+TEST(each_perf_callback_gets_only_accepted_types)
 {
     unsigned a = (unsigned)weft_perf_register("encode"), b = (unsigned)weft_perf_register("decode");
     struct listener both, first, second;
@@ -127,7 +127,7 @@ TEST(several_callbacks_are_told_what_each_accepts)
     CHECK_EQ(second.told, 2);
 }
 
-TEST(places_for_callbacks_run_out_and_come_back)
+TEST(perf_callback_slots_are_limited_and_reusable)
 {
     static struct listener listeners[WEFT_PERF_CALLBACKS + 1];
     for (int i = 0; i < WEFT_PERF_CALLBACKS; i++) {
@@ -151,7 +151,7 @@ static void *tells_once(void *arg)
     return NULL;
 }
 
-TEST(an_event_says_which_pool_it_comes_from)
+TEST(perf_event_names_its_pool)
 {
     unsigned type = (unsigned)weft_perf_register("encode");
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -175,7 +175,7 @@ TEST(an_event_says_which_pool_it_comes_from)
 }
 
 /* The runtime's own, of two pools that sleep and work. */
-TEST(events_of_the_runtime_go_to_the_callback_of_their_pool)
+TEST(runtime_perf_events_reach_callback_of_their_pool)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -192,7 +192,7 @@ TEST(events_of_the_runtime_go_to_the_callback_of_their_pool)
     pool_close(b);
 }
 
-TEST(spans_of_accepted_types_are_told_and_others_are_not)
+TEST(perf_spans_of_accepted_types_only_are_reported)
 {
     int a = weft_perf_register("encode"), b = weft_perf_register("decode");
     CHECK(a >= WEFT_PERF_USER && b > a);
@@ -218,7 +218,7 @@ TEST(spans_of_accepted_types_are_told_and_others_are_not)
     CHECK_EQ(told[b], 0);
 }
 
-TEST(a_type_that_is_registered_later_is_asked_for)
+TEST(perf_type_registered_later_is_offered_to_callback)
 {
     begin(UINT64_MAX);
     int late = weft_perf_register("late");
@@ -228,7 +228,7 @@ TEST(a_type_that_is_registered_later_is_asked_for)
     CHECK_EQ(told[late], 1);
 }
 
-TEST(names_are_checked_and_types_run_out)
+TEST(perf_names_are_checked_and_types_are_limited)
 {
     char name[24];
     CHECK_EQ(weft_perf_register(NULL), -EINVAL);
@@ -264,7 +264,7 @@ static void *sleep_until_told(void *arg)
     return arg;
 }
 
-TEST(sleeps_of_workers_and_work_between_them)
+TEST(perf_reports_worker_sleep_and_work_spans)
 {
     begin(BIT(WEFT_PERF_POLL) | BIT(WEFT_PERF_WORK));
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -296,7 +296,7 @@ static void *two_yield_for_long(void *arg)
     return arg;
 }
 
-TEST(work_without_an_end_is_told_in_pieces)
+TEST(perf_reports_endless_work_in_pieces)
 {
     begin(BIT(WEFT_PERF_WORK));
     run_in_fiber(1, two_yield_for_long, NULL);
@@ -327,7 +327,7 @@ static void *spawn_and_spend(void *arg)
     return arg;
 }
 
-TEST(how_long_fibers_were_ready)
+TEST(perf_reports_ready_delay_of_fibers)
 {
     begin(BIT(WEFT_PERF_QUEUE));
     run_in_fiber(1, spawn_and_spend, NULL);
@@ -336,7 +336,7 @@ TEST(how_long_fibers_were_ready)
     CHECK(costs[WEFT_PERF_QUEUE] >= FIBERS / 4 * (unsigned long)MS);
 }
 
-TEST(how_long_fibers_from_outside_were_ready)
+TEST(perf_reports_ready_delay_of_fibers_from_outside)
 {
     begin(BIT(WEFT_PERF_QUEUE));
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -349,7 +349,7 @@ TEST(how_long_fibers_from_outside_were_ready)
     CHECK(told[WEFT_PERF_QUEUE] <= FIBERS);
 }
 
-TEST(waits_of_fibers_and_threads)
+TEST(perf_reports_waits_of_fibers_and_threads)
 {
     weft_event event;
     for (int tries = 1;;
@@ -393,7 +393,7 @@ static void *do_a_bit_of_all(void *arg)
     return NULL;
 }
 
-TEST(a_callback_that_was_removed_is_not_called)
+TEST(removed_perf_callback_is_not_called)
 {
     atomic_bool stop = false;
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});

@@ -71,7 +71,7 @@ static uint64_t parks(weft_pool *pool)
     return stats.total.parks;
 }
 
-TEST(unused_stacks_give_their_pages_back)
+TEST(unused_stacks_release_their_pages)
 {
     weft_pool *pool = pool_start();
     come_and_go(pool);
@@ -92,7 +92,7 @@ static void *never_rest(void *arg)
     return NULL;
 }
 
-TEST(a_pool_that_never_rests_gives_back_too)
+TEST(busy_pool_releases_unused_stack_pages)
 {
     weft_pool *pool = pool_start();
     weft_fiber busy[2];
@@ -111,7 +111,7 @@ TEST(a_pool_that_never_rests_gives_back_too)
     pool_end(pool);
 }
 
-TEST(an_idle_program_stays_asleep)
+TEST(idle_pool_has_no_wake_ups_after_reclaim)
 {
     weft_pool *pool = pool_start();
     come_and_go(pool);

@@ -13,16 +13,16 @@ static void *waits_shielded(void *arg)
 {
     int depth = (int)(intptr_t)arg;
     for (int i = 0; i < depth; i++) {
-        weft_shield_enter();
+        weft_fiber_shield_enter();
     }
     atomic_fetch_add(&inside, 1);
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), 0);
     CHECK_EQ(weft_sleep(MS), 0);
     for (int i = 0; i < depth; i++) {
-        CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
-        weft_shield_leave();
+        CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
+        weft_fiber_shield_leave();
     }
-    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+    return (void *)(intptr_t)weft_fiber_park(WEFT_FOREVER);
 }
 
 static void *ends_in_a_shield(void *arg)
@@ -36,7 +36,7 @@ static void *ends_in_a_shield(void *arg)
         CHECK_EQ(weft_spawn(&fiber, waits_shielded, (void *)depth, NULL), 0);
         await_count(&inside, 1);
         await_state(fiber, WEFT_FIBER_WAITING);
-        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
         for (int i = 0; i < 20; i++) {
             weft_yield();
         }
@@ -50,7 +50,7 @@ static void *ends_in_a_shield(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_or_an_interrupt_takes_effect_after_the_last_leave)
+TEST(cancel_or_interrupt_in_shield_takes_effect_after_last_leave)
 {
     weft_event_init(&event, NULL);
     run_in_fiber(1, ends_in_a_shield, NULL);
@@ -60,43 +60,43 @@ TEST(a_cancel_or_an_interrupt_takes_effect_after_the_last_leave)
 
 static void *pending_before_enter(void *arg)
 {
-    CHECK_EQ(weft_interrupt(weft_self()), 0);
-    weft_shield_enter();
-    CHECK(weft_interrupted()); /* it can be asked for */
+    CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
+    weft_fiber_shield_enter();
+    CHECK(weft_fiber_is_interrupted()); /* it can be asked for */
     CHECK_EQ(weft_sleep(1000), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
-    CHECK(weft_cancelled());
+    CHECK(weft_fiber_is_cancelled());
     CHECK_EQ(weft_sleep(1000), 0);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     CHECK_EQ(weft_sleep(1000), -ECANCELED);
-    CHECK(weft_interrupted());
-    weft_shield_enter(); /* for the cleanups of one that is cancelled */
+    CHECK(weft_fiber_is_interrupted());
+    weft_fiber_shield_enter(); /* for the cleanups of one that is cancelled */
     CHECK_EQ(weft_sleep(1000), 0);
-    weft_shield_leave();
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    weft_fiber_shield_leave();
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     return arg;
 }
 
-TEST(what_is_pending_waits_outside)
+TEST(cancel_pending_before_shield_is_delivered_after_leave)
 {
     run_in_fiber(1, pending_before_enter, NULL);
 }
 
 static void cleans_up(void *arg)
 {
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     CHECK_EQ(weft_sleep(MS), 0);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     CHECK_EQ(weft_sleep(MS), -ECANCELED);
     atomic_fetch_add((atomic_int *)arg, 1);
 }
 
 static void *leaves_when_cancelled(void *arg)
 {
-    struct weft_cleanup node;
-    weft_cleanup_push(&node, cleans_up, arg);
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
-    weft_exit(NULL);
+    struct weft_fiber_cleanup node;
+    weft_fiber_cleanup_push(&node, cleans_up, arg);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
+    weft_fiber_exit(NULL);
 }
 
 static void *cancels_it(void *arg)
@@ -111,7 +111,7 @@ static void *cancels_it(void *arg)
     return arg;
 }
 
-TEST(a_cleanup_of_a_cancelled_fiber_waits_in_a_shield)
+TEST(cleanup_of_cancelled_fiber_can_wait_in_shield)
 {
     run_in_fiber(1, cancels_it, NULL);
 }
@@ -119,14 +119,14 @@ TEST(a_cleanup_of_a_cancelled_fiber_waits_in_a_shield)
 /* A recycled control block begins without shields. */
 static void *ends_in_a_shield_of_its_own(void *arg)
 {
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     return arg;
 }
 
 static void *is_cancelled(void *arg)
 {
     CHECK_EQ(weft_cancel(weft_self()), 0);
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     return arg;
 }
 
@@ -141,7 +141,7 @@ static void *recycles_slots(void *arg)
     return arg;
 }
 
-TEST(a_shield_ends_with_its_fiber)
+TEST(shield_ends_with_its_fiber)
 {
     run_in_fiber(1, recycles_slots, NULL);
 }
@@ -149,9 +149,9 @@ TEST(a_shield_ends_with_its_fiber)
 /* An unpark and an event are no cancels. */
 static void *parks_shielded(void *arg)
 {
-    weft_shield_enter();
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    weft_shield_leave();
+    weft_fiber_shield_enter();
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
+    weft_fiber_shield_leave();
     return arg;
 }
 
@@ -161,12 +161,12 @@ static void *unparks_it(void *arg)
     CHECK_EQ(weft_spawn(&fiber, parks_shielded, NULL, NULL), 0);
     await_state(fiber, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_cancel(fiber), 0);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(what_is_waited_for_comes_through)
+TEST(wake_up_reaches_fiber_in_shield)
 {
     run_in_fiber(1, unparks_it, NULL);
     run_in_fiber(2, unparks_it, NULL);
@@ -176,9 +176,9 @@ TEST(what_is_waited_for_comes_through)
 
 static void *leaves_twice(void *arg)
 {
-    weft_shield_enter();
-    weft_shield_leave();
-    weft_shield_leave();
+    weft_fiber_shield_enter();
+    weft_fiber_shield_leave();
+    weft_fiber_shield_leave();
     return arg;
 }
 
@@ -190,14 +190,14 @@ static void one_too_many(void *arg)
 static void outside(void *arg)
 {
     (void)arg;
-    weft_shield_enter();
+    weft_fiber_shield_enter();
 }
 
-TEST(shields_are_for_fibers_and_come_in_pairs)
+TEST(shield_leave_without_enter_or_outside_fiber_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(one_too_many, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_shield_leave without weft_shield_enter"));
+    CHECK(strstr(err, "weft_fiber_shield_leave without weft_fiber_shield_enter"));
     CHECK(WIFSIGNALED(check_child(outside, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_shield_enter was called outside of a fiber"));
+    CHECK(strstr(err, "weft_fiber_shield_enter was called outside of a fiber"));
 }

@@ -17,7 +17,7 @@ static void *sleep_a_little(void *arg)
     return arg;
 }
 
-TEST(a_sleep_is_never_early)
+TEST(sleep_never_ends_early)
 {
     run_in_fiber(1, sleep_a_little, NULL);
     sleep_a_little(NULL); /* on a plain thread too */
@@ -35,14 +35,14 @@ static void *cancel_a_sleeper(void *arg)
     void *result;
     CHECK_EQ(weft_spawn(&sleeper, sleep_for_ever, NULL, NULL), 0);
     await_state(sleeper, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_unpark(sleeper), 0); /* a permit is no reason to wake */
+    CHECK_EQ(weft_fiber_unpark(sleeper), 0); /* a permit is no reason to wake */
     CHECK_EQ(weft_cancel(sleeper), 0);
     CHECK_EQ(weft_join(sleeper, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, -ECANCELED);
     return arg;
 }
 
-TEST(a_cancel_ends_a_sleep)
+TEST(cancel_ends_sleep)
 {
     run_in_fiber(2, cancel_a_sleeper, NULL);
 }
@@ -70,7 +70,7 @@ static void *many_sleepers(void *arg)
     return arg;
 }
 
-TEST(a_thousand_sleepers_share_one_thread)
+TEST(thousand_sleepers_share_one_thread)
 {
     run_in_fiber(1, many_sleepers, NULL);
 }

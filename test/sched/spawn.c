@@ -18,7 +18,7 @@ static void *add_one(void *arg)
 
 static void *wait_for_unpark(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -41,7 +41,7 @@ static void *spawns_joinable(void *arg)
     return (void *)50;
 }
 
-TEST(what_a_fiber_returns_comes_out_of_its_join)
+TEST(join_returns_value_of_fiber)
 {
     CHECK_EQ((intptr_t)run_in_fiber(1, spawns_joinable, NULL), 50);
     CHECK_EQ((intptr_t)run_in_fiber(3, spawns_joinable, NULL), 50);
@@ -59,16 +59,16 @@ static void *spawns_detached(void *arg)
              0);
     CHECK(named != WEFT_NO_FIBER);
     CHECK_EQ(weft_join(named, NULL, WEFT_FOREVER), -EINVAL);
-    CHECK_EQ(weft_unpark(named), 0);
+    CHECK_EQ(weft_fiber_unpark(named), 0);
     await_count(&ran, 20);
-    while (weft_unpark(named) != -ESRCH) {
+    while (weft_fiber_unpark(named) != -ESRCH) {
         weft_yield();
     }
     CHECK_EQ(weft_join(named, NULL, WEFT_FOREVER), -ESRCH);
     return NULL;
 }
 
-TEST(a_detached_fiber_runs_and_is_forgotten)
+TEST(detached_fiber_runs_and_is_freed)
 {
     run_in_fiber(1, spawns_detached, NULL);
     run_in_fiber(2, spawns_detached, NULL);
@@ -94,7 +94,7 @@ static void *asks_child_who_it_is(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_knows_its_own_handle)
+TEST(self_returns_own_handle)
 {
     CHECK_EQ(weft_self(), WEFT_NO_FIBER);
     CHECK(weft_pool_self() == NULL);
@@ -104,7 +104,7 @@ TEST(a_fiber_knows_its_own_handle)
 
 /* --- from plain threads --------------------------------------------------------- */
 
-TEST(a_plain_thread_must_name_the_pool)
+TEST(spawn_from_plain_thread_without_pool_is_rejected)
 {
     weft_fiber fiber = 77;
     CHECK_EQ(weft_spawn(&fiber, add_one, NULL, NULL), -ENXIO);
@@ -129,7 +129,7 @@ static void *spawns_from_outside(void *arg)
     return (void *)sum;
 }
 
-TEST(plain_threads_spawn_side_by_side_and_nothing_is_lost)
+TEST(concurrent_spawns_from_plain_threads_lose_nothing)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     pthread_t threads[THREADS];
@@ -145,7 +145,7 @@ TEST(plain_threads_spawn_side_by_side_and_nothing_is_lost)
     CHECK_EQ(atomic_load(&ran), THREADS * expected);
 }
 
-TEST(a_fiber_spawned_before_the_start_waits_for_it)
+TEST(fiber_spawned_before_pool_start_runs_after_start)
 {
     weft_pool *pool;
     weft_fiber fiber;
@@ -187,7 +187,7 @@ static void *tries_bad_options(void *arg)
     return NULL;
 }
 
-TEST(bad_options_are_refused_and_leave_nothing)
+TEST(spawn_with_bad_options_fails_and_leaks_nothing)
 {
     run_in_fiber(2, tries_bad_options, NULL);
 
@@ -203,7 +203,7 @@ TEST(bad_options_are_refused_and_leave_nothing)
     pool_close(pool);
 }
 
-TEST(a_stopped_pool_takes_no_fibers)
+TEST(stopped_pool_rejects_spawn)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber = 77;
@@ -217,7 +217,7 @@ TEST(a_stopped_pool_takes_no_fibers)
 
 /* --- created first, submitted later -------------------------------------------------- */
 
-TEST(a_created_fiber_runs_when_it_is_submitted_and_not_before)
+TEST(created_fiber_runs_only_after_submit)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber fiber;
@@ -244,7 +244,7 @@ TEST(a_created_fiber_runs_when_it_is_submitted_and_not_before)
     pool_close(pool);
 }
 
-TEST(a_running_or_waiting_fiber_cannot_be_submitted_again)
+TEST(running_or_waiting_fiber_cannot_be_submitted_again)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber;
@@ -253,7 +253,7 @@ TEST(a_running_or_waiting_fiber_cannot_be_submitted_again)
     await_state(fiber, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_fiber_submit(fiber, pool, WEFT_ANY_WORKER), -EALREADY);
     CHECK_EQ(weft_fiber_discard(fiber), -EALREADY);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
 }
@@ -275,7 +275,7 @@ static void *submits_in_a_race(void *arg)
     return NULL;
 }
 
-TEST(of_many_submits_at_once_exactly_one_wins)
+TEST(concurrent_submits_of_one_fiber_have_one_winner)
 {
     struct submit_race race = {.pool = pool_open(&(struct weft_pool_opts){.workers = 2})};
     pthread_barrier_init(&race.begin, NULL, THREADS);
@@ -298,7 +298,7 @@ TEST(of_many_submits_at_once_exactly_one_wins)
     pool_close(race.pool);
 }
 
-TEST(a_submit_that_fails_leaves_the_fiber_to_be_submitted_elsewhere)
+TEST(failed_submit_leaves_fiber_submittable_elsewhere)
 {
     weft_pool *stopped = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_pool *full = pool_open(&(struct weft_pool_opts){.workers = 1, .max_fibers = 1});
@@ -321,7 +321,7 @@ TEST(a_submit_that_fails_leaves_the_fiber_to_be_submitted_elsewhere)
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 2);
 
-    CHECK_EQ(weft_unpark(filler), 0);
+    CHECK_EQ(weft_fiber_unpark(filler), 0);
     CHECK_EQ(weft_join(filler, NULL, WEFT_FOREVER), 0);
     pool_close(good);
     pool_close(full);
@@ -333,7 +333,7 @@ static void *stays_on_worker(void *arg)
     for (int i = 0; i < 20; i++) {
         CHECK_EQ(weft_worker_self(), (intptr_t)arg);
         if (i % 4 == 0) {
-            CHECK_EQ(weft_park(weft_after(1)), -ETIMEDOUT);
+            CHECK_EQ(weft_fiber_park(weft_after(1)), -ETIMEDOUT);
         } else {
             weft_yield();
         }
@@ -341,7 +341,7 @@ static void *stays_on_worker(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_submitted_to_one_worker_stays_there)
+TEST(fiber_submitted_to_one_worker_stays_there)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
     weft_fiber fibers[6];
@@ -374,7 +374,7 @@ static void *submits_during_drain(void *arg)
     return NULL;
 }
 
-TEST(fibers_of_a_draining_pool_may_still_submit_to_it)
+TEST(fiber_of_draining_pool_can_still_submit_to_pool)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = workers});
@@ -387,7 +387,7 @@ TEST(fibers_of_a_draining_pool_may_still_submit_to_it)
     }
 }
 
-TEST(a_discarded_fiber_never_runs_and_is_gone)
+TEST(discarded_fiber_never_runs_and_is_freed)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     atomic_store(&ran, 0);
@@ -410,7 +410,7 @@ static void *joins_what_is_discarded(void *arg)
     return NULL;
 }
 
-TEST(discarding_a_fiber_ends_the_wait_of_those_who_join_it)
+TEST(discard_ends_pending_joins)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber, joiners[3];
@@ -426,7 +426,7 @@ TEST(discarding_a_fiber_ends_the_wait_of_those_who_join_it)
     pool_close(pool);
 }
 
-TEST(create_refuses_bad_options)
+TEST(fiber_create_rejects_bad_options)
 {
     weft_fiber fiber = 77;
     CHECK_EQ(weft_fiber_create(&fiber, NULL, NULL, NULL), -EINVAL);
@@ -444,7 +444,7 @@ static void *create_and_exit(void *arg)
     return NULL;
 }
 
-TEST(a_created_fiber_outlives_the_thread_that_made_it)
+TEST(created_fiber_outlives_creating_thread)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fiber;
@@ -475,20 +475,20 @@ static void *fills_the_pool(void *arg)
         CHECK_EQ(weft_spawn(NULL, add_one, NULL, NULL), -EAGAIN);
         CHECK_EQ(weft_pool_submit_batch(pool, &(struct weft_job){add_one, NULL}, 1), -EAGAIN);
         CHECK_EQ(none, 77);
-        CHECK_EQ(weft_unpark(fibers[last]), 0);
+        CHECK_EQ(weft_fiber_unpark(fibers[last]), 0);
         CHECK_EQ(weft_join(fibers[last], NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_spawn(&fibers[last], wait_for_unpark, NULL, NULL), 0);
         CHECK_EQ(pool_live(pool), LIMIT);
     }
     for (int i = 0; i < LIMIT - 1; i++) {
-        CHECK_EQ(weft_unpark(fibers[i]), 0);
+        CHECK_EQ(weft_fiber_unpark(fibers[i]), 0);
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
         CHECK_EQ(pool_live(pool), LIMIT - 1 - i);
     }
     return NULL;
 }
 
-TEST(max_fibers_is_exact)
+TEST(max_fibers_limit_is_exact)
 {
     struct weft_pool_opts opts = {.workers = 1, .max_fibers = LIMIT};
     CHECK_EQ(weft_run(fills_the_pool, NULL, NULL, &opts), 0);
@@ -526,7 +526,7 @@ static void *asks_for_too_much(void *arg)
     return NULL;
 }
 
-TEST(who_has_a_place_is_never_refused_because_others_are)
+TEST(spawn_within_limit_succeeds_while_other_spawns_fail)
 {
     struct weft_pool_opts opts = {.workers = 4, .max_fibers = LIMIT};
     struct crowd crowd = {.pool = pool_open(&opts)};
@@ -568,7 +568,7 @@ static void *pushes_against_the_limit(void *arg)
     return NULL;
 }
 
-TEST(there_are_never_more_than_max_fibers)
+TEST(live_fibers_never_exceed_max_fibers)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3, .max_fibers = LIMIT});
     pthread_t threads[2];
@@ -636,7 +636,7 @@ static void *fills_arrays(void *arg)
     return NULL;
 }
 
-TEST(fibers_use_their_large_stacks_side_by_side)
+TEST(concurrent_fibers_can_use_large_stacks)
 {
     run_in_fiber(1, fills_arrays, NULL);
     run_in_fiber(2, fills_arrays, NULL);

@@ -21,7 +21,7 @@ static void sleep_short(struct weft__spin *spin, unsigned times)
 static unsigned trial_of(struct weft__spin *spin)
 {
     unsigned n = 0;
-    for (; !weft__spin_pays(spin); n++) {
+    for (; !weft__spin_is_worthwhile(spin); n++) {
         sleep_short(spin, 1);
     }
     return n;
@@ -30,50 +30,50 @@ static unsigned trial_of(struct weft__spin *spin)
 static unsigned misses_of(struct weft__spin *spin)
 {
     unsigned n = 0;
-    for (; weft__spin_pays(spin); n++) {
+    for (; weft__spin_is_worthwhile(spin); n++) {
         weft__spin_missed(spin);
     }
     return n;
 }
 
-TEST(nobody_spins_before_waits_were_short)
+TEST(spin_does_not_start_before_waits_were_short)
 {
     struct weft__spin spin = {0};
-    CHECK(!weft__spin_pays(&spin));
+    CHECK(!weft__spin_is_worthwhile(&spin));
     for (int i = 0; i < 1000; i++) {
         weft__spin_slept(&spin, SHORT + 1);
-        CHECK(!weft__spin_pays(&spin));
+        CHECK(!weft__spin_is_worthwhile(&spin));
     }
     CHECK_EQ(trial_of(&spin), WEFT__SPIN_TRIAL);
 }
 
-TEST(short_waits_count_only_in_a_row)
+TEST(spin_trial_needs_consecutive_short_waits)
 {
     struct weft__spin spin = {0};
     for (int i = 0; i < 1000; i++) {
         sleep_short(&spin, WEFT__SPIN_TRIAL - 1);
         weft__spin_slept(&spin, SHORT + 1);
-        CHECK(!weft__spin_pays(&spin));
+        CHECK(!weft__spin_is_worthwhile(&spin));
     }
 }
 
-TEST(after_the_last_hit_few_spins_are_lost)
+TEST(few_spins_are_lost_after_last_hit)
 {
     struct weft__spin spin = {0};
     trial_of(&spin);
     for (int i = 0; i < 1000; i++) {
         weft__spin_hit(&spin);
     }
-    CHECK_EQ(misses_of(&spin), WEFT__SPIN_MOST / 2);
-    CHECK(!weft__spin_pays(&spin));
+    CHECK_EQ(misses_of(&spin), WEFT__SPIN_MAX_SCORE / 2);
+    CHECK(!weft__spin_is_worthwhile(&spin));
 }
 
-TEST(as_many_misses_as_hits_end_it)
+TEST(spin_ends_when_misses_equal_hits)
 {
     struct weft__spin spin = {0};
     trial_of(&spin);
     int n = 0;
-    for (; weft__spin_pays(&spin); n++) {
+    for (; weft__spin_is_worthwhile(&spin); n++) {
         weft__spin_hit(&spin);
         weft__spin_missed(&spin);
     }
@@ -84,11 +84,11 @@ TEST(as_many_misses_as_hits_end_it)
         weft__spin_hit(&spin);
         weft__spin_hit(&spin);
         weft__spin_missed(&spin);
-        CHECK(weft__spin_pays(&spin));
+        CHECK(weft__spin_is_worthwhile(&spin));
     }
 }
 
-TEST(a_trial_that_fails_makes_the_next_one_rarer_and_success_makes_that_good)
+TEST(failed_spin_trial_delays_next_trial_until_success)
 {
     struct weft__spin spin = {0};
     unsigned last = 0, now = 0;
@@ -100,7 +100,7 @@ TEST(a_trial_that_fails_makes_the_next_one_rarer_and_success_makes_that_good)
     }
     CHECK_EQ(now, WEFT__SPIN_TRIAL << WEFT__SPIN_DOUBLINGS);
     trial_of(&spin);
-    for (int i = 0; i <= WEFT__SPIN_MOST; i++) {
+    for (int i = 0; i <= WEFT__SPIN_MAX_SCORE; i++) {
         weft__spin_hit(&spin);
     }
     misses_of(&spin);
@@ -129,14 +129,14 @@ static void *spins_or_not(void *arg)
     return NULL;
 }
 
-TEST(a_thread_spins_where_that_pays_and_for_a_limited_time)
+TEST(thread_spins_only_when_profitable_and_for_bounded_time)
 {
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, spins_or_not, NULL), 0); /* what it learns is its own */
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-TEST(a_spin_does_not_outlast_the_deadline)
+TEST(spin_ends_at_deadline)
 {
     weft_event event;
     weft_event_init(&event, NULL);

@@ -27,7 +27,7 @@ static size_t size_given(weft_pool *pool, size_t wanted)
     return (size_t)size;
 }
 
-TEST(a_fiber_gets_at_least_the_stack_it_asks_for)
+TEST(fiber_gets_at_least_requested_stack)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .stack_bytes = 200000});
     CHECK_EQ(size_given(pool, 0), 256 * 1024); /* the pool's */
@@ -47,7 +47,7 @@ static void *use_large_stack(void *arg)
     return arg;
 }
 
-TEST(all_of_a_large_stack_can_be_used)
+TEST(large_stack_is_usable_to_its_end)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct weft_fiber_opts opts = {.stack_bytes = 1 << 20};
@@ -61,7 +61,7 @@ TEST(all_of_a_large_stack_can_be_used)
 
 static void *park(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -90,18 +90,18 @@ static void *measure_marks(void *arg)
         CHECK(mark >= depths[i]);
         CHECK(mark <= depths[i] + 8 * 1024 + 2 * PAGE); /* its first frames, a frame too many */
         CHECK_EQ(mark % PAGE, 0);
-        CHECK_EQ(weft_unpark(fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     }
     return arg;
 }
 
-TEST(the_high_water_mark_follows_the_deepest_call)
+TEST(stack_high_water_mark_follows_deepest_call)
 {
     run_in_fiber(1, measure_marks, NULL);
 }
 
-TEST(without_a_stack_there_is_no_mark)
+TEST(fiber_without_stack_has_no_high_water_mark)
 {
     size_t size = 1, high_water = 1;
     weft_fiber fiber;
@@ -114,7 +114,7 @@ TEST(without_a_stack_there_is_no_mark)
     await_state(fiber, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
     CHECK_EQ(size, 64 * 1024);
-    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
     await_state(fiber, WEFT_FIBER_DONE);
     CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
     CHECK_EQ(size, 0);
@@ -152,7 +152,7 @@ static void *spawn_and_be_asked(void *arg)
     return arg;
 }
 
-TEST(marks_may_be_asked_for_while_the_fiber_starts_and_ends)
+TEST(high_water_mark_is_readable_while_fiber_starts_and_ends)
 {
     run_in_fiber(2, spawn_and_be_asked, NULL);
 }
@@ -173,7 +173,7 @@ static void *nothing(void *arg)
 
 #define MANY 1000
 
-TEST(a_fiber_that_never_ran_has_no_stack)
+TEST(fiber_that_never_ran_has_no_stack)
 {
     static weft_fiber fibers[MANY];
     struct weft_fiber_opts opts = {.stack_bytes = 32 * 1024};
@@ -204,7 +204,7 @@ static void *spawn_many(void *arg)
     return arg;
 }
 
-TEST(fibers_that_do_not_wait_share_one_stack_in_turn)
+TEST(fibers_that_never_wait_share_one_stack)
 {
     run_in_fiber(1, spawn_many, NULL);
 }
@@ -221,27 +221,27 @@ __attribute__((noinline)) static int *errno_here(void)
 
 static void *leave_traces(void *arg)
 {
-    weft_key *key = arg;
-    CHECK(weft_get_local(*key) == NULL); /* nothing of the last user of this stack */
+    weft_fiber_key *key = arg;
+    CHECK(weft_fiber_get_local(*key) == NULL); /* nothing of the last user of this stack */
     CHECK_EQ(*errno_here(), 0);
-    CHECK_EQ(weft_set_local(*key, arg), 0);
+    CHECK_EQ(weft_fiber_set_local(*key, arg), 0);
     recurse_below(__builtin_frame_address(0), 8 * 1024);
     *errno_here() = EPROTO;
     weft_yield();
     CHECK_EQ(*errno_here(), EPROTO);
-    CHECK(weft_get_local(*key) == arg);
+    CHECK(weft_fiber_get_local(*key) == arg);
     return NULL;
 }
 
-TEST(a_recycled_stack_brings_nothing_of_its_last_fiber)
+TEST(recycled_stack_keeps_no_state_of_previous_fiber)
 {
-    weft_key key;
-    CHECK_EQ(weft_key_create(&key, NULL), 0);
+    weft_fiber_key key;
+    CHECK_EQ(weft_fiber_key_create(&key, NULL), 0);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (int i = 0; i < 2000; i++) {
         CHECK_EQ(weft_pool_submit(pool, leave_traces, &key), 0);
         if (i % 500 == 0) {
-            weft_trim();
+            weft_stack_trim();
         }
     }
     pool_close(pool);

@@ -75,7 +75,7 @@ static bool has_period(int period)
 /* All three have work all the time. With a victim chosen by chance each has its share, and they do
  * not come in turn: thieves that always began with the same one, or went round, would meet at one
  * queue. For 60 steals chance fails once in 10^7. */
-TEST(the_victim_of_a_steal_is_chosen_by_chance)
+TEST(steal_victim_is_chosen_at_random)
 {
     int of[WORKERS] = {0};
     weft__watchdog_set_tick(3600 * INT64_C(1000000000)); /* it would move what lies behind hogs */

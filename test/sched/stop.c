@@ -13,7 +13,7 @@ static void *count_up(void *arg)
 static void *hold(void *arg)
 {
     (void)arg;
-    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+    return (void *)(intptr_t)weft_fiber_park(WEFT_FOREVER);
 }
 
 static weft_fiber spawn_held(weft_pool *pool)
@@ -39,7 +39,7 @@ static void *grow(void *arg)
 {
     intptr_t depth = (intptr_t)arg;
     if (depth == 0) {
-        weft_park(weft_after(100000));
+        weft_fiber_park(weft_after(100000));
         atomic_fetch_add(&leaves, 1);
         return NULL;
     }
@@ -49,7 +49,7 @@ static void *grow(void *arg)
     return NULL;
 }
 
-TEST(a_draining_stop_waits_for_fibers_and_all_that_they_spawn)
+TEST(draining_stop_waits_for_fibers_and_their_spawns)
 {
     for (unsigned workers = 1; workers <= 4; workers++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = workers});
@@ -61,17 +61,17 @@ TEST(a_draining_stop_waits_for_fibers_and_all_that_they_spawn)
     }
 }
 
-TEST(a_draining_stop_in_time_cancels_nobody)
+TEST(draining_stop_within_deadline_cancels_nothing)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber held = spawn_held(pool);
-    CHECK_EQ(weft_unpark(held), 0);
+    CHECK_EQ(weft_fiber_unpark(held), 0);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(300000000000)), 0);
     CHECK_EQ(joined(held), 0);
     weft_pool_destroy(pool);
 }
 
-TEST(a_draining_stop_cancels_at_its_deadline)
+TEST(draining_stop_cancels_at_its_deadline)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber held[10];
@@ -87,7 +87,7 @@ TEST(a_draining_stop_cancels_at_its_deadline)
     weft_pool_destroy(pool);
 }
 
-TEST(a_draining_stop_with_a_deadline_in_the_past_cancels_at_once)
+TEST(draining_stop_with_past_deadline_cancels_immediately)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_fiber held = spawn_held(pool);
@@ -110,16 +110,16 @@ static void *join_a_held_one(void *arg)
     CHECK_EQ(weft_spawn(&child, hold, NULL, NULL), 0);
     int err = weft_join(child, NULL, WEFT_FOREVER);
     CHECK(err == -ECANCELED || err == 0); /* the child may have been cancelled and ended first */
-    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
-    CHECK(weft_cancelled());
-    CHECK_EQ(weft_park(weft_after(1000000000)), -ECANCELED); /* a state, not a moment */
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
+    CHECK(weft_fiber_is_cancelled());
+    CHECK_EQ(weft_fiber_park(weft_after(1000000000)), -ECANCELED); /* a state, not a moment */
     return count_up(&waits->cancelled);
 }
 
 static void *compute_until_cancelled(void *arg)
 {
     struct waits *waits = arg;
-    while (!weft_cancelled()) {
+    while (!weft_fiber_is_cancelled()) {
         weft_yield();
     }
     return count_up(&waits->cancelled);
@@ -128,11 +128,11 @@ static void *compute_until_cancelled(void *arg)
 static void *nap_until_cancelled(void *arg)
 {
     struct waits *waits = arg;
-    CHECK_EQ(weft_park(weft_after(3600000000000)), -ECANCELED);
+    CHECK_EQ(weft_fiber_park(weft_after(3600000000000)), -ECANCELED);
     return count_up(&waits->cancelled);
 }
 
-TEST(a_cancelling_stop_ends_every_kind_of_wait)
+TEST(cancelling_stop_ends_every_kind_of_wait)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         struct waits waits = {.pool = pool_open(&(struct weft_pool_opts){.workers = workers})};
@@ -148,7 +148,7 @@ TEST(a_cancelling_stop_ends_every_kind_of_wait)
     }
 }
 
-TEST(fibers_that_have_not_started_run_once_and_find_themselves_cancelled)
+TEST(unstarted_fibers_run_once_and_see_cancel)
 {
     struct waits waits = {.cancelled = 0};
     CHECK_EQ(weft_pool_create(&waits.pool, &(struct weft_pool_opts){.workers = 1}), 0);
@@ -165,13 +165,13 @@ TEST(fibers_that_have_not_started_run_once_and_find_themselves_cancelled)
 static void *leave_a_child(void *arg)
 {
     struct waits *waits = arg;
-    while (!weft_cancelled()) {
+    while (!weft_fiber_is_cancelled()) {
         CHECK_EQ(weft_spawn(NULL, hold, NULL, NULL), 0);
         weft_yield();
         struct weft_pool_stats stats;
         weft_pool_stats(waits->pool, &stats);
         if (stats.live > 500) {
-            weft_park(WEFT_FOREVER);
+            weft_fiber_park(WEFT_FOREVER);
         }
     }
     struct weft_fiber_opts bound = {.bound = true, .worker = 0};
@@ -182,7 +182,7 @@ static void *leave_a_child(void *arg)
     return NULL;
 }
 
-TEST(a_cancelling_stop_misses_no_fiber_that_is_just_being_born)
+TEST(cancelling_stop_reaches_fibers_spawned_during_stop)
 {
     long rounds = check_scale(200) + 5;
     for (long i = 0; i < rounds; i++) {
@@ -199,7 +199,7 @@ TEST(a_cancelling_stop_misses_no_fiber_that_is_just_being_born)
     }
 }
 
-TEST(a_stop_cancels_nothing_in_other_pools)
+TEST(stop_cancels_nothing_in_other_pools)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -209,15 +209,15 @@ TEST(a_stop_cancels_nothing_in_other_pools)
     CHECK_EQ(weft_pool_stop(a, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
     CHECK_EQ(joined(ours), -ECANCELED);
     CHECK_EQ(weft_fiber_submit(unsubmitted, b, WEFT_ANY_WORKER), 0);
-    CHECK_EQ(weft_unpark(theirs), 0);
-    CHECK_EQ(weft_unpark(unsubmitted), 0);
+    CHECK_EQ(weft_fiber_unpark(theirs), 0);
+    CHECK_EQ(weft_fiber_unpark(unsubmitted), 0);
     pool_close(b);
     CHECK_EQ(joined(theirs), 0);
     CHECK_EQ(joined(unsubmitted), 0);
     weft_pool_destroy(a);
 }
 
-TEST(an_unknown_mode_is_refused)
+TEST(unknown_stop_mode_is_rejected)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     CHECK_EQ(weft_pool_stop(pool, (enum weft_stop_mode)9, WEFT_FOREVER), -EINVAL);
@@ -231,7 +231,7 @@ TEST(an_unknown_mode_is_refused)
 static void *ignore_cancel(void *arg)
 {
     while (!atomic_load((atomic_bool *)arg)) {
-        weft_park(weft_after(1000000)); /* -ECANCELED at once */
+        weft_fiber_park(weft_after(1000000)); /* -ECANCELED at once */
         weft_yield();
     }
     return NULL;
@@ -262,7 +262,7 @@ static void capture_end(int before, char *text, size_t size)
     close(file);
 }
 
-TEST(a_stubborn_fiber_makes_stop_give_up_with_a_dump_and_a_later_stop_succeed)
+TEST(stop_gives_up_on_stuck_fiber_with_dump_and_can_be_retried)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "mulish"});
     atomic_bool let_go = false;
@@ -295,7 +295,7 @@ static void *stop_too(void *arg)
     return (void *)(intptr_t)weft_pool_stop(arg, WEFT_STOP_DRAIN, WEFT_FOREVER);
 }
 
-TEST(stops_from_several_threads_at_once_all_succeed)
+TEST(concurrent_stops_all_succeed)
 {
     long rounds = check_scale(100) + 5;
     for (long i = 0; i < rounds; i++) {
@@ -315,7 +315,7 @@ TEST(stops_from_several_threads_at_once_all_succeed)
     }
 }
 
-TEST(a_cancelling_stop_overtakes_a_draining_one)
+TEST(cancelling_stop_overtakes_draining_stop)
 {
     for (int i = 0; i < 20; i++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -333,7 +333,7 @@ static void *start_it(void *arg)
     return (void *)(intptr_t)weft_pool_start(arg);
 }
 
-TEST(a_stop_beside_a_start_leaves_the_pool_stopped_or_running_and_nothing_else)
+TEST(concurrent_stop_and_start_leave_pool_stopped_or_running)
 {
     long rounds = check_scale(200) + 10;
     for (long i = 0; i < rounds; i++) {
@@ -396,7 +396,7 @@ static void *submit_until_refused(void *arg)
     return NULL;
 }
 
-TEST(late_submits_are_refused_accepted_ones_run_and_nothing_runs_after_stop)
+TEST(late_submit_is_rejected_and_nothing_runs_after_stop)
 {
     long rounds = check_scale(100) + 5;
     for (long i = 0; i < rounds; i++) {
@@ -449,7 +449,7 @@ static void *end_after_progress(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_that_stops_another_pool_does_not_block_its_own)
+TEST(fiber_stopping_other_pool_does_not_block_its_worker)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     for (int i = 0; i < 50; i++) {
@@ -466,7 +466,7 @@ TEST(a_fiber_that_stops_another_pool_does_not_block_its_own)
     pool_close(pool);
 }
 
-TEST(a_fiber_that_is_cancelled_while_it_stops_another_pool_can_stop_it_again)
+TEST(fiber_cancelled_while_stopping_other_pool_can_stop_again)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct other other = {.pool = pool_open(&(struct weft_pool_opts){.workers = 1})};
@@ -484,7 +484,7 @@ TEST(a_fiber_that_is_cancelled_while_it_stops_another_pool_can_stop_it_again)
 
 /* --- quickly, many times ------------------------------------------------------------------ */
 
-TEST(many_short_lives_lose_no_wake_up_and_leak_nothing)
+TEST(short_lived_pools_lose_no_wake_up_and_leak_nothing)
 {
     long rounds = check_scale(300) + 20;
     struct weft_memory_stats warm, now;

@@ -5,7 +5,7 @@
 
 /* --- where am I? --------------------------------------------------------------- */
 
-TEST(a_plain_thread_is_in_no_pool)
+TEST(plain_thread_belongs_to_no_pool)
 {
     CHECK(weft_pool_self() == NULL);
     CHECK_EQ(weft_worker_self(), -1);
@@ -25,7 +25,7 @@ static void *report_place(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_knows_its_pool_its_worker_and_itself)
+TEST(fiber_knows_its_pool_worker_and_handle)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
     for (int i = 0; i < 3; i++) {
@@ -50,7 +50,7 @@ static void *check_pool(void *arg)
     return NULL;
 }
 
-TEST(several_pools_in_one_process_keep_to_themselves)
+TEST(several_pools_in_one_process_are_independent)
 {
     enum { POOLS = 4, FIBERS = 50 };
     weft_pool *pools[POOLS];
@@ -78,7 +78,7 @@ static void *submit_to_other(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_submits_to_another_pool_and_joins_from_its_own)
+TEST(fiber_submits_to_other_pool_and_joins)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -95,7 +95,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-TEST(what_is_submitted_before_the_start_runs_after_it)
+TEST(submit_before_start_runs_after_start)
 {
     weft_pool *pool;
     atomic_int ran = 0;
@@ -110,7 +110,7 @@ TEST(what_is_submitted_before_the_start_runs_after_it)
     pool_close(pool);
 }
 
-TEST(a_submit_without_a_function_is_refused)
+TEST(submit_without_function_is_rejected)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     CHECK_EQ(weft_pool_submit(pool, NULL, NULL), -EINVAL);
@@ -134,7 +134,7 @@ static void *submit_storm(void *arg)
     return NULL;
 }
 
-TEST(every_submit_of_many_threads_runs_exactly_once)
+TEST(concurrent_submits_each_run_exactly_once)
 {
     enum { THREADS = 4 };
     int each = (int)check_scale(3000);
@@ -159,7 +159,7 @@ TEST(every_submit_of_many_threads_runs_exactly_once)
 
 /* --- bound ------------------------------------------------------------------------- */
 
-TEST(a_binding_to_no_worker_is_refused)
+TEST(binding_to_invalid_worker_is_rejected)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (int i = 0; i < 2; i++) {
@@ -185,14 +185,14 @@ static void *stay_bound(void *arg)
     for (int i = 0; i < rounds; i++) {
         weft_yield();
         CHECK_EQ(weft_worker_self(), home);
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         CHECK_EQ(weft_worker_self(), home);
         weft_fiber child;
         CHECK_EQ(weft_spawn(&child, end_at_once, NULL, NULL), 0);
         CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_worker_self(), home);
         if (i % 64 == 0) {
-            int err = weft_park(weft_after(100000));
+            int err = weft_fiber_park(weft_after(100000));
             CHECK(err == -ETIMEDOUT || err == 0);
             CHECK_EQ(weft_worker_self(), home);
         }
@@ -211,14 +211,14 @@ static void *keep_waking(void *arg)
     struct wakers *wakers = arg;
     while (!atomic_load(&wakers->stop)) {
         for (int i = 0; i < 4; i++) {
-            weft_unpark(wakers->fibers[i]);
+            weft_fiber_unpark(wakers->fibers[i]);
         }
         weft_yield();
     }
     return NULL;
 }
 
-TEST(a_binding_survives_every_kind_of_suspension)
+TEST(binding_survives_every_kind_of_suspension)
 {
     intptr_t rounds = check_scale(2000);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 4});
@@ -277,7 +277,7 @@ static void fill_batch(struct weft_job *jobs, atomic_int *ran)
     }
 }
 
-TEST(every_job_of_a_batch_runs_once)
+TEST(every_job_of_batch_runs_once)
 {
     struct weft_job jobs[BATCH];
     atomic_int ran[BATCH] = {0};
@@ -295,11 +295,11 @@ TEST(every_job_of_a_batch_runs_once)
 
 static void *hold(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(a_batch_that_is_refused_runs_none_of_its_jobs)
+TEST(rejected_batch_runs_no_job)
 {
     struct weft_job jobs[BATCH];
     atomic_int ran = 0;
@@ -314,13 +314,13 @@ TEST(a_batch_that_is_refused_runs_none_of_its_jobs)
     CHECK_EQ(weft_pool_spawn(pool, &held, hold, NULL, NULL), 0);
     CHECK_EQ(weft_pool_submit_batch(pool, jobs, BATCH), -EAGAIN);
     CHECK_EQ(pool_live(pool), 1);
-    CHECK_EQ(weft_unpark(held), 0);
+    CHECK_EQ(weft_fiber_unpark(held), 0);
     CHECK_EQ(weft_fiber_detach(held), 0);
     pool_close(pool);
     CHECK_EQ(atomic_load(&ran), 0);
 }
 
-TEST(a_stopped_pool_takes_no_batch)
+TEST(stopped_pool_rejects_batch)
 {
     struct weft_job jobs[BATCH];
     atomic_int ran = 0;
@@ -349,7 +349,7 @@ static uint64_t wakes_of(weft_pool *pool)
     return stats.total.wakes;
 }
 
-TEST(a_batch_wakes_a_sleeping_worker_once)
+TEST(batch_wakes_sleeping_worker_once)
 {
     struct weft_job jobs[BATCH];
     atomic_int ran = 0;
@@ -389,7 +389,7 @@ static void *go_on_submitting(void *arg)
     return NULL;
 }
 
-TEST(fibers_of_a_stopping_pool_may_go_on_submitting_to_it)
+TEST(fibers_of_stopping_pool_can_submit_to_pool)
 {
     struct late late = {.ran = 0};
     late.pool = pool_open(&(struct weft_pool_opts){.workers = 2});

@@ -35,7 +35,7 @@ static void close_with(weft_pool *pool)
     pool_close(pool);
 }
 
-TEST(a_timer_fires_once_and_never_early)
+TEST(timer_fires_once_and_never_early)
 {
     int64_t deadline = 0;
     weft_pool *pool = open_with(count_call, &deadline, 2);
@@ -62,16 +62,16 @@ static void *set_inside(void *arg)
     await_count(&calls, 1);
     CHECK_EQ(weft_timer_cancel_wait(&mine, WEFT_FOREVER), WEFT_TIMER_IDLE);
     CHECK(!weft_timer_set(&mine, WEFT_FOREVER));
-    CHECK(weft_timer_pending(&mine));
+    CHECK(weft_timer_is_pending(&mine));
     CHECK(weft_timer_set(&mine, weft_after(HOUR)));
     CHECK_EQ(weft_timer_cancel(&mine), WEFT_TIMER_CANCELLED);
     CHECK_EQ(weft_timer_cancel(&mine), WEFT_TIMER_IDLE);
-    CHECK(!weft_timer_pending(&mine));
+    CHECK(!weft_timer_is_pending(&mine));
     weft_timer_deinit(&mine);
     return NULL;
 }
 
-TEST(a_fiber_sets_and_cancels_a_timer_of_its_own_pool)
+TEST(fiber_sets_and_cancels_timer_of_own_pool)
 {
     atomic_store(&calls, 0);
     run_in_fiber(1, set_inside, NULL);
@@ -80,7 +80,7 @@ TEST(a_fiber_sets_and_cancels_a_timer_of_its_own_pool)
 }
 
 /* With one worker that sleeps until a far timer: only a wake makes it look at the near one. */
-TEST(a_nearer_timer_from_outside_wakes_the_worker_that_sleeps)
+TEST(earlier_timer_from_outside_wakes_sleeping_worker)
 {
     weft_timer far;
     weft_pool *pool = open_with(count_call, NULL, 1);
@@ -110,15 +110,15 @@ static void hold_worker(weft_timer *which, void *arg, uint64_t times)
     atomic_fetch_add(&calls, 100);
 }
 
-TEST(cancel_says_that_the_callback_is_running)
+TEST(timer_cancel_reports_running_callback)
 {
     weft_pool *pool = open_with(hold_worker, NULL, 1);
     atomic_store(&held, 1);
     weft_timer_set_every(&timer, 0, 1, WEFT_TIMER_DELAY);
     await_count(&calls, 1);
-    CHECK(weft_timer_pending(&timer)); /* it recurs */
+    CHECK(weft_timer_is_pending(&timer)); /* it recurs */
     CHECK_EQ(weft_timer_cancel(&timer), WEFT_TIMER_RUNNING);
-    CHECK(!weft_timer_pending(&timer));
+    CHECK(!weft_timer_is_pending(&timer));
     CHECK_EQ(weft_timer_cancel_wait(&timer, weft_after(MS)), -ETIMEDOUT);
     CHECK_EQ(weft_timer_cancel_wait(&timer, 0), -ETIMEDOUT);
     CHECK(!weft_timer_refresh(&timer));
@@ -128,14 +128,14 @@ TEST(cancel_says_that_the_callback_is_running)
     close_with(pool);
 }
 
-TEST(a_set_during_the_callback_makes_it_fire_again)
+TEST(timer_set_during_callback_fires_again)
 {
     weft_pool *pool = open_with(hold_worker, NULL, 1);
     atomic_store(&held, 1);
     weft_timer_set(&timer, 0);
     await_count(&calls, 1);
     CHECK(!weft_timer_set_after(&timer, HOUR));
-    CHECK(weft_timer_pending(&timer));
+    CHECK(weft_timer_is_pending(&timer));
     CHECK(weft_timer_refresh(&timer));
     CHECK(weft_timer_set(&timer, 0));
     atomic_store(&held, 0);
@@ -151,7 +151,7 @@ static void *cancel_and_wait(void *arg)
     return (void *)(intptr_t)weft_timer_cancel_wait(&timer, WEFT_FOREVER);
 }
 
-TEST(a_fiber_waits_for_a_callback_and_can_be_cancelled)
+TEST(cancel_wait_waits_for_callback_and_is_cancellable)
 {
     weft_fiber waits, cancelled;
     void *result;
@@ -195,7 +195,7 @@ static void use_own(weft_timer *which, void *arg, uint64_t times)
     atomic_store(&held, 1);
 }
 
-TEST(a_callback_may_set_cancel_and_free_its_own_timer)
+TEST(timer_callback_can_set_cancel_and_free_own_timer)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     weft_timer *own = malloc(sizeof *own);
@@ -255,7 +255,7 @@ static int calls_at(weft_pool *pool, const struct beat *beat, int64_t time)
     return beat->calls;
 }
 
-TEST(a_fixed_rate_does_not_drift_and_counts_what_it_missed)
+TEST(fixed_rate_timer_does_not_drift_and_counts_missed_ticks)
 {
     weft_pool *pool;
     struct beat beat = {.takes = PERIOD / 8};
@@ -281,7 +281,7 @@ TEST(a_fixed_rate_does_not_drift_and_counts_what_it_missed)
     close_beats(pool);
 }
 
-TEST(a_fixed_delay_counts_from_the_end_of_the_callback)
+TEST(fixed_delay_timer_counts_from_end_of_callback)
 {
     weft_pool *pool;
     struct beat beat = {.takes = 3 * PERIOD};
@@ -297,7 +297,7 @@ TEST(a_fixed_delay_counts_from_the_end_of_the_callback)
     close_beats(pool);
 }
 
-TEST(a_refresh_starts_the_delay_again_from_now)
+TEST(timer_refresh_restarts_delay_on_virtual_clock)
 {
     weft_pool *pool;
     struct beat beat = {.takes = 0};
@@ -327,7 +327,7 @@ static void note_time(weft_timer *which, void *arg, uint64_t times)
     atomic_store(&fired_at, weft_now());
 }
 
-TEST(a_refresh_starts_the_delay_again)
+TEST(timer_refresh_restarts_delay)
 {
     int64_t earliest = 0;
     weft_pool *pool = open_with(note_time, NULL, 1);
@@ -340,7 +340,7 @@ TEST(a_refresh_starts_the_delay_again)
         }
         earliest = now + 20 * MS;
     }
-    while (weft_timer_pending(&timer)) {
+    while (weft_timer_is_pending(&timer)) {
         sched_yield();
     }
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
@@ -355,10 +355,10 @@ TEST(a_refresh_starts_the_delay_again)
 static void *wait_for_go(void *arg)
 {
     (void)arg;
-    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+    return (void *)(intptr_t)weft_fiber_park(WEFT_FOREVER);
 }
 
-TEST(a_timer_fires_only_while_its_owner_lives)
+TEST(timer_fires_only_while_owner_fiber_lives)
 {
     weft_fiber owner;
     weft_timer after;
@@ -372,13 +372,13 @@ TEST(a_timer_fires_only_while_its_owner_lives)
     weft_timer_set(&timer, 0);
     await_count(&calls, 1);
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
-    CHECK_EQ(weft_unpark(owner), 0);
+    CHECK_EQ(weft_fiber_unpark(owner), 0);
     CHECK_EQ(weft_join(owner, NULL, WEFT_FOREVER), 0);
     weft_timer_set_every(&timer, 0, MS, WEFT_TIMER_RATE);
     weft_timer_set(&after, weft_now()); /* expires after it */
     await_count(&calls, 2);
     CHECK_EQ(weft_timer_cancel_wait(&after, WEFT_FOREVER), WEFT_TIMER_IDLE);
-    CHECK(!weft_timer_pending(&timer));
+    CHECK(!weft_timer_is_pending(&timer));
     CHECK_EQ(atomic_load(&calls), 2);
     close_with(pool);
 }
@@ -419,7 +419,7 @@ static void object_used(weft_timer *which, void *arg, uint64_t times)
     }
 }
 
-TEST(a_timer_holds_its_object_while_it_runs_and_may_be_the_last_to_do_so)
+TEST(timer_holds_object_during_callback_and_drops_last_reference)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct object *object = calloc(1, sizeof *object);
@@ -438,7 +438,7 @@ TEST(a_timer_holds_its_object_while_it_runs_and_may_be_the_last_to_do_so)
         &object->timer, object_used, object,
         &(struct weft_timer_opts){.pool = pool, .hold = object_hold, .drop = object_drop});
     weft_timer_set_every(&object->timer, 0, MS / 10, WEFT_TIMER_RATE);
-    while (weft_timer_pending(&object->timer)) {
+    while (weft_timer_is_pending(&object->timer)) {
         sched_yield();
     }
     CHECK_EQ(weft_timer_cancel_wait(&object->timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
@@ -449,12 +449,12 @@ TEST(a_timer_holds_its_object_while_it_runs_and_may_be_the_last_to_do_so)
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-TEST(a_stopped_pool_fires_nothing_until_it_starts_again)
+TEST(stopped_pool_fires_no_timer_until_restart)
 {
     weft_pool *pool = open_with(count_call, NULL, 2);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_timer_set(&timer, 0);
-    CHECK(weft_timer_pending(&timer));
+    CHECK(weft_timer_is_pending(&timer));
     CHECK_EQ(weft_pool_start(pool), 0);
     await_count(&calls, 1);
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
@@ -472,7 +472,7 @@ static void *init_and_hold(void *arg)
 }
 
 /* The timer's own worker cannot look, and the only other one sleeps. */
-TEST(a_timer_of_a_busy_worker_wakes_another_worker)
+TEST(timer_of_busy_worker_wakes_another_worker)
 {
     struct weft_fiber_opts bound = {.bound = true, .worker = 0};
     weft_fiber busy;
@@ -495,7 +495,7 @@ TEST(a_timer_of_a_busy_worker_wakes_another_worker)
 }
 
 /* The creating thread is worker 0, and is not there: whoever waits for it would wait for ever. */
-TEST(timers_from_outside_are_not_given_to_a_caller_while_there_are_threads)
+TEST(timer_from_outside_is_not_placed_on_absent_caller)
 {
     weft_timer timers[7];
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3, .caller = true});
@@ -512,7 +512,7 @@ TEST(timers_from_outside_are_not_given_to_a_caller_while_there_are_threads)
     pool_close(pool);
 }
 
-TEST(a_host_that_polls_fires_the_timers_of_its_pool)
+TEST(pool_poll_from_host_fires_timers)
 {
     weft_pool *pool;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1, .caller = true}), 0);
@@ -526,7 +526,7 @@ TEST(a_host_that_polls_fires_the_timers_of_its_pool)
     close_with(pool);
 }
 
-TEST(the_tick_is_an_option_and_rounds_up_to_a_power_of_two)
+TEST(timer_tick_option_rounds_up_to_power_of_two)
 {
     const int64_t tick = INT64_C(1) << 23;
     weft_pool *pool;
@@ -603,7 +603,7 @@ static void *yield_meanwhile(void *arg)
     return NULL;
 }
 
-TEST(a_mass_expiry_never_keeps_others_waiting)
+TEST(mass_expiry_does_not_starve_fibers)
 {
     long scaled = check_scale(MANY);
     int count = scaled < MANY ? (int)scaled : MANY;
@@ -613,7 +613,7 @@ TEST(a_mass_expiry_never_keeps_others_waiting)
     CHECK_EQ(atomic_load(&calls), count);
 }
 
-TEST(a_batch_from_outside_is_set_on_all_workers)
+TEST(timer_batch_from_outside_is_spread_over_workers)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
     atomic_store(&calls, 0);
@@ -700,7 +700,7 @@ static void check_panics(void (*fn)(void *), const char *message)
     CHECK(strstr(err, message));
 }
 
-TEST(misuse_stops_the_program)
+TEST(timer_misuse_aborts_with_message)
 {
     check_panics(without_a_pool, "needs a pool");
     check_panics(deinit_pending, "while it is pending");

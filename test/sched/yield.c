@@ -47,7 +47,7 @@ static void *notes_once(void *arg)
 
 static void *notes_when_unparked(void *arg)
 {
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     note(*(char *)arg);
     return NULL;
 }
@@ -100,7 +100,7 @@ static void *yields_behind_the_ring(void *arg)
     return NULL;
 }
 
-TEST(all_others_in_the_ring_have_their_turn_before_one_that_yielded)
+TEST(yield_runs_all_others_in_ring_first)
 {
     run_in_fiber(1, yields_behind_the_ring, NULL);
 }
@@ -131,7 +131,7 @@ static void *lets_fresh_start(void *arg)
     return NULL;
 }
 
-TEST(a_yield_lets_a_fresh_fiber_start_first)
+TEST(yield_starts_fresh_fiber_first)
 {
     run_in_fiber(1, lets_fresh_start, NULL);
 }
@@ -145,8 +145,8 @@ static void *lets_woken_run(void *arg)
         await_state(woken[i], WEFT_FIBER_WAITING);
     }
     begin();
-    CHECK_EQ(weft_unpark(woken[0]), 0);
-    CHECK_EQ(weft_unpark(woken[1]), 0);
+    CHECK_EQ(weft_fiber_unpark(woken[0]), 0);
+    CHECK_EQ(weft_fiber_unpark(woken[1]), 0);
     weft_yield();
     note('0');
     CHECK_EQ(noted, 3);
@@ -155,7 +155,7 @@ static void *lets_woken_run(void *arg)
     return NULL;
 }
 
-TEST(what_was_woken_runs_before_the_one_that_yields_goes_on)
+TEST(yield_runs_woken_fiber_before_returning)
 {
     run_in_fiber(1, lets_woken_run, NULL);
 }
@@ -169,7 +169,7 @@ static void *yields_alone(void *arg)
     return NULL;
 }
 
-TEST(a_yield_with_nobody_else_returns)
+TEST(yield_without_other_fibers_returns)
 {
     run_in_fiber(1, yields_alone, NULL);
     run_in_fiber(2, yields_alone, NULL);
@@ -211,7 +211,7 @@ static void *starts_counters(void *arg)
     return NULL;
 }
 
-TEST(fibers_that_yield_take_turns_exactly)
+TEST(yielding_fibers_alternate_exactly)
 {
     run_in_fiber(1, starts_counters, NULL);
 }
@@ -249,7 +249,7 @@ static void *waits_for_fresh(void *arg)
     return NULL;
 }
 
-TEST(a_loop_of_yields_lets_fresh_fibers_finish)
+TEST(yield_loop_lets_fresh_fibers_finish)
 {
     run_in_fiber(1, waits_for_fresh, NULL);
 }
@@ -262,7 +262,7 @@ static void *outside_submits(void *arg)
     return NULL;
 }
 
-TEST(a_loop_of_yields_lets_submits_from_outside_in)
+TEST(yield_loop_admits_submits_from_outside)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber fibers[3];
@@ -285,7 +285,7 @@ TEST(a_loop_of_yields_lets_submits_from_outside_in)
 
 static void *sleeps_a_little(void *arg)
 {
-    CHECK_EQ(weft_park(weft_after(200000)), -ETIMEDOUT);
+    CHECK_EQ(weft_fiber_park(weft_after(200000)), -ETIMEDOUT);
     atomic_fetch_add(&done, 1);
     return arg;
 }
@@ -301,7 +301,7 @@ static void *waits_for_timer(void *arg)
     return NULL;
 }
 
-TEST(a_loop_of_yields_lets_timers_fire)
+TEST(yield_loop_lets_timers_fire)
 {
     run_in_fiber(1, waits_for_timer, NULL);
 }
@@ -315,7 +315,7 @@ struct pair {
 static void *compute_until_back(void *arg)
 {
     struct pair *pair = arg;
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     while (!pair->back) {
     }
     return NULL;
@@ -327,16 +327,17 @@ static void *wake_and_yield(void *arg)
     CHECK_EQ(weft_spawn(&pair.partner, compute_until_back, &pair, NULL), 0);
     await_state(pair.partner, WEFT_FIBER_WAITING);
     for (int settled = 0; settled < 100; settled++) {
-        CHECK_EQ(weft_park(weft_after(100000)), -ETIMEDOUT); /* the other worker falls asleep */
+        CHECK_EQ(weft_fiber_park(weft_after(100000)),
+                 -ETIMEDOUT); /* the other worker falls asleep */
     }
-    CHECK_EQ(weft_unpark(pair.partner), 0);
+    CHECK_EQ(weft_fiber_unpark(pair.partner), 0);
     weft_yield();
     pair.back = true;
     CHECK_EQ(weft_join(pair.partner, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
-TEST(who_yields_to_one_that_computes_is_taken_by_a_worker_that_sleeps)
+TEST(fiber_yielding_to_computing_fiber_is_stolen_by_sleeper)
 {
     run_in_fiber(2, wake_and_yield, NULL);
 }

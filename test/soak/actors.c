@@ -1,4 +1,4 @@
-/* A large society of actors (test/stress/society.h), for minutes; `make soak` runs it with a
+/* A large society of actors (test/stress/actor_population.h), for minutes; `make soak` runs it with a
  * million.
  *
  * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
@@ -9,7 +9,7 @@
 #include <malloc.h>
 
 #define CHECK_OWN_MAIN
-#include "stress/society.h"
+#include "stress/actor_population.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1

@@ -106,7 +106,7 @@ static void *fans_out(void *arg)
     return arg;
 }
 
-EACH_DRIVER(each_connection_gets_every_frame_and_none_is_copied)
+EACH_DRIVER(every_outbox_peer_gets_every_frame_without_copy)
 {
     const struct weft_pool_opts one = {.workers = 1, .driver = driver};
     const struct weft_pool_opts three = {.workers = 3, .driver = driver};
@@ -152,7 +152,7 @@ static void *slow_peer(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_peer_that_does_not_keep_up_is_refused_alone)
+EACH_DRIVER(slow_outbox_peer_is_refused_alone)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(slow_peer, NULL, NULL, &opts), 0);
@@ -186,7 +186,7 @@ static void *ended(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_run_that_was_ended_goes_on_at_the_byte)
+EACH_DRIVER(outbox_run_resumes_at_interrupted_byte)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(ended, NULL, NULL, &opts), 0);
@@ -222,7 +222,7 @@ static void *stalled(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_peer_that_takes_nothing_ends_the_run)
+EACH_DRIVER(stalled_outbox_peer_ends_run)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(stalled, NULL, NULL, &opts), 0);
@@ -251,7 +251,7 @@ static void *unhurried(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_peer_that_takes_a_little_at_a_time_is_kept)
+EACH_DRIVER(slowly_reading_outbox_peer_is_kept)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(unhurried, NULL, NULL, &opts), 0);

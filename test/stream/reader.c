@@ -64,7 +64,7 @@ static size_t lines_of(struct script script, size_t chunk, char *out)
     size_t n = 0;
     open_script(&reader, &script, 256, chunk);
     for (;;) {
-        ssize_t len = weft_reader_line(&reader, &line, WEFT_FOREVER);
+        ssize_t len = weft_reader_read_line(&reader, &line, WEFT_FOREVER);
         if (len == -ETIMEDOUT) {
             continue;
         }
@@ -82,7 +82,7 @@ static size_t lines_of(struct script script, size_t chunk, char *out)
     return n;
 }
 
-TEST(lines_are_the_same_in_any_pieces)
+TEST(reader_lines_do_not_depend_on_chunking)
 {
     static const char text[] = "one\r\ntwo\n\n\r\n  three \rx\nlast without an end";
     static const char expected[] = "one|two|||  three \rx|last without an end|";
@@ -105,7 +105,7 @@ TEST(lines_are_the_same_in_any_pieces)
     CHECK_STR(out, expected);
 }
 
-TEST(a_line_beyond_the_limit_is_refused_and_stays)
+TEST(reader_line_beyond_limit_is_refused_and_stays_buffered)
 {
     weft_reader reader;
     const char *line;
@@ -114,24 +114,24 @@ TEST(a_line_beyond_the_limit_is_refused_and_stays)
     for (script.piece = 1; script.piece < 15; script.piece++) {
         script.at = 0;
         open_script(&reader, &script, 10, 4); /* the line with its end has 11 */
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
         CHECK(weft_reader_peek(&reader, 10, &bytes, WEFT_FOREVER) >= 10);
         CHECK_EQ(memcmp(bytes, "0123456789", 10), 0);
         weft_reader_consume(&reader, 10);
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), 0);
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), 2);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 2);
         CHECK_EQ(memcmp(line, "ab", 2), 0);
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), -ENODATA);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -ENODATA);
         weft_reader_deinit(&reader);
         script.at = 0;
         open_script(&reader, &script, 11, 4);
-        CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), 10);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 10);
         weft_reader_deinit(&reader);
     }
 }
 
-TEST(a_delimiter_may_lie_across_pieces)
+TEST(reader_finds_delimiter_split_across_chunks)
 {
     static const char text[] = "a\r\nb\r\r\n\r\nbody\r\n\r";
     weft_reader reader;
@@ -141,12 +141,12 @@ TEST(a_delimiter_may_lie_across_pieces)
         for (size_t chunk = 1; chunk < 8; chunk++) {
             script.at = 0;
             open_script(&reader, &script, 0, chunk);
-            CHECK_EQ(weft_reader_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), 5);
+            CHECK_EQ(weft_reader_read_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), 5);
             CHECK_EQ(memcmp(out, "a\r\nb\r", 5), 0);
-            CHECK_EQ(weft_reader_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), -ENODATA);
+            CHECK_EQ(weft_reader_read_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), -ENODATA);
             CHECK_EQ(weft_reader_peek(&reader, 4, &out, WEFT_FOREVER) >= 4, 1);
             CHECK_EQ(memcmp(out, "body", 4), 0);
-            CHECK_EQ(weft_reader_until(&reader, "\r\n", 2, &out, WEFT_FOREVER), 4);
+            CHECK_EQ(weft_reader_read_until(&reader, "\r\n", 2, &out, WEFT_FOREVER), 4);
             CHECK_EQ(weft_reader_peek(&reader, 10, &out, WEFT_FOREVER), 1);
             weft_reader_deinit(&reader);
         }
@@ -202,7 +202,7 @@ static void mixture(uint64_t seed)
             break;
         case 3: {
             size_t before = kept.bytes;
-            got = weft_reader_take(&reader, n, &kept, WEFT_FOREVER);
+            got = weft_reader_read_bufs(&reader, n, &kept, WEFT_FOREVER);
             CHECK_EQ(kept.bytes, before + (got == 0 ? n : 0));
             CHECK_EQ(weft_bufs_copy(&kept, before, copy, n), got == 0 ? n : 0);
             CHECK(got != 0 || memcmp(copy, text + at, n) == 0);
@@ -214,7 +214,7 @@ static void mixture(uint64_t seed)
         }
         case 4: {
             const char *line;
-            got = weft_reader_line(&reader, &line, WEFT_FOREVER);
+            got = weft_reader_read_line(&reader, &line, WEFT_FOREVER);
             if (got >= 0) {
                 CHECK_EQ(memcmp(line, text + at, (size_t)got), 0);
                 at += (size_t)got;
@@ -235,7 +235,7 @@ static void mixture(uint64_t seed)
     weft_reader_deinit(&reader);
 }
 
-TEST(a_mixture_of_calls_sees_every_byte_once)
+TEST(mixed_reader_calls_return_every_byte_once)
 {
     uint64_t seed = check_seed();
     for (int i = 0; i < 50; i++) {
@@ -246,7 +246,7 @@ TEST(a_mixture_of_calls_sees_every_byte_once)
 /* --- bounds ----------------------------------------------------------------------------------- */
 
 /* The contracts say which pointers stay valid: to what consume leaves, and across buffered. */
-TEST(consume_and_buffered_leave_the_bytes_where_they_are)
+TEST(reader_consume_and_buffered_keep_pointers_valid)
 {
     static const char text[] = "one two three four";
     struct script script = {.bytes = text, .len = sizeof text - 1, .piece = 5};
@@ -263,7 +263,7 @@ TEST(consume_and_buffered_leave_the_bytes_where_they_are)
     weft_reader_deinit(&reader);
 }
 
-TEST(more_than_the_limit_is_refused)
+TEST(reader_request_beyond_limit_returns_emsgsize)
 {
     weft_reader reader;
     weft_bufs out = {0};
@@ -271,17 +271,17 @@ TEST(more_than_the_limit_is_refused)
     struct script script = {.bytes = "abc", .len = 3, .piece = 9};
     open_script(&reader, &script, 16, 16);
     CHECK_EQ(weft_reader_peek(&reader, 17, &bytes, WEFT_FOREVER), -EMSGSIZE);
-    CHECK_EQ(weft_reader_take(&reader, 17, &out, WEFT_FOREVER), -EMSGSIZE);
-    CHECK_EQ(weft_reader_take(&reader, 4, &out, WEFT_FOREVER), -ENODATA);
+    CHECK_EQ(weft_reader_read_bufs(&reader, 17, &out, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_reader_read_bufs(&reader, 4, &out, WEFT_FOREVER), -ENODATA);
     CHECK_EQ(weft_reader_peek(&reader, 16, &bytes, WEFT_FOREVER), 3); /* nothing was lost */
-    CHECK_EQ(weft_reader_take(&reader, 3, &out, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_reader_read_bufs(&reader, 3, &out, WEFT_FOREVER), 0);
     CHECK_EQ(weft_reader_peek(&reader, 1, &bytes, WEFT_FOREVER), 0);
     CHECK_EQ(out.bytes, 3);
     weft_bufs_free(&out);
     weft_reader_deinit(&reader);
 }
 
-TEST(without_memory_nothing_is_lost)
+TEST(reader_without_memory_loses_no_bytes)
 {
     weft_reader reader;
     const char *line;
@@ -296,7 +296,7 @@ TEST(without_memory_nothing_is_lost)
         open_script(&reader, &script, 0, 100);
         weft__alloc_fail_after(fail, false);
         ssize_t n;
-        while ((n = weft_reader_line(&reader, &line, WEFT_FOREVER)) == -ENOMEM) {
+        while ((n = weft_reader_read_line(&reader, &line, WEFT_FOREVER)) == -ENOMEM) {
             failed++;
         }
         weft__alloc_fail_after(0, false);
@@ -323,27 +323,28 @@ static void *writes(void *arg)
     return arg;
 }
 
-static void *reads(void *lean)
+static void *reads(void *free_when_idle)
 {
     weft_reader reader;
     weft_fiber fiber;
     const char *line;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    weft_reader_init(&reader, ends[0], &(struct weft_reader_opts){.lean = lean != NULL});
-    CHECK_EQ(weft_reader_line(&reader, &line, weft_after(1000000)), -ETIMEDOUT);
+    weft_reader_init(&reader, ends[0],
+                     &(struct weft_reader_opts){.free_when_idle = free_when_idle != NULL});
+    CHECK_EQ(weft_reader_read_line(&reader, &line, weft_after(1000000)), -ETIMEDOUT);
     CHECK_EQ(weft_spawn(&fiber, writes, NULL, NULL), 0);
-    CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), 5);
+    CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 5);
     CHECK_EQ(memcmp(line, "first", 5), 0);
-    CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), 6);
+    CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 6);
     CHECK_EQ(memcmp(line, "second", 6), 0);
-    CHECK_EQ(weft_reader_line(&reader, &line, WEFT_FOREVER), -ENODATA);
+    CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -ENODATA);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     weft_reader_deinit(&reader);
     CHECK_EQ(weft_close(ends[0]), 0);
     return NULL;
 }
 
-EACH_DRIVER(lines_from_a_socket_with_a_deadline)
+EACH_DRIVER(reader_line_from_socket_honours_deadline)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(reads, NULL, NULL, &opts), 0);

@@ -41,7 +41,7 @@ static void begin(weft_writer *writer, size_t high_water, size_t bytes)
                      &(struct weft_writer_opts){.high_water = high_water, .writev = sinks});
 }
 
-TEST(small_pieces_go_out_in_one_write)
+TEST(writer_combines_small_appends_into_one_write)
 {
     weft_writer writer;
     begin(&writer, 0, SIZE_MAX);
@@ -61,7 +61,7 @@ TEST(small_pieces_go_out_in_one_write)
     weft_writer_deinit(&writer);
 }
 
-TEST(the_mark_makes_an_append_wait_and_an_error_appends_nothing)
+TEST(writer_append_waits_at_high_mark_and_error_appends_nothing)
 {
     weft_writer writer;
     char block[60] = {0};
@@ -149,7 +149,7 @@ static void pieces(uint64_t seed)
     weft_writer_deinit(&writer);
 }
 
-TEST(bytes_come_out_as_they_went_in)
+TEST(writer_output_equals_input)
 {
     uint64_t seed = check_seed();
     for (int i = 0; i < 40; i++) {
@@ -157,7 +157,7 @@ TEST(bytes_come_out_as_they_went_in)
     }
 }
 
-TEST(without_memory_nothing_is_appended)
+TEST(writer_append_without_memory_appends_nothing)
 {
     weft_writer writer;
     char block[5000];
@@ -226,7 +226,7 @@ static void *to_a_socket(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_slow_peer_is_waited_for_with_a_deadline)
+EACH_DRIVER(writer_waits_for_slow_peer_until_deadline)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(to_a_socket, NULL, NULL, &opts), 0);

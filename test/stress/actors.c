@@ -1,7 +1,7 @@
 /* A small society of actors, with much turmoil. */
-#include "stress/society.h"
+#include "stress/actor_population.h"
 
-TEST(whatever_they_do_all_is_told_and_nothing_left)
+TEST(random_actor_population_gets_every_notice_and_leaks_nothing)
 {
     society_run(&(struct society_opts){.population = 400,
                                        .shown = 64,

@@ -104,7 +104,7 @@ static void *use(void *arg)
     return (void *)expected;
 }
 
-TEST(callers_that_leave_at_any_moment_lose_nothing)
+TEST(callers_abandoning_blocking_jobs_lose_nothing)
 {
     static struct user users[FIBERS + 2];
     weft_fiber fibers[FIBERS];

@@ -133,12 +133,12 @@ static void wander_everywhere(void)
     CHECK(s.foreign > 0);
 }
 
-TEST(buffers_wander_between_pools_that_end_and_threads)
+TEST(buffers_moving_between_ending_pools_and_threads_keep_bytes)
 {
     wander_everywhere();
 }
 
-TEST(narrow_limits_lose_nothing)
+TEST(tight_buffer_limits_lose_nothing)
 {
     weft_buf_set_limits(&(struct weft_buf_limits){
         .worker_class = 4096, .worker = 16384, .shared_class = 100000, .shared = 200000});
@@ -192,7 +192,7 @@ static void fan_out(weft_pool *a, weft_pool *b)
     }
 }
 
-TEST(one_frame_fans_out_to_fibers_of_two_pools)
+TEST(buffer_frame_fans_out_to_fibers_of_two_pools)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "a"});
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});

@@ -50,7 +50,7 @@ static void *sleep_and_step(void *arg)
     atomic_store(&host->sleeper, weft_self());
     bool last;
     do {
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         last = atomic_load(&host->over); /* before the step: it is set only after the one before */
         one_step(host);
     } while (!last);
@@ -67,9 +67,9 @@ static void *post_one_by_one(void *arg)
         uint32_t way = weft__rand_next(&rand);
         if (i == host->posts) {
             atomic_store(&host->over, true);
-            CHECK_EQ(weft_unpark(atomic_load(&host->sleeper)), 0);
+            CHECK_EQ(weft_fiber_unpark(atomic_load(&host->sleeper)), 0);
         } else if (way % 3 == 0) {
-            CHECK_EQ(weft_unpark(atomic_load(&host->sleeper)), 0);
+            CHECK_EQ(weft_fiber_unpark(atomic_load(&host->sleeper)), 0);
         } else {
             CHECK_EQ(
                 weft_pool_spawn(host->pool, NULL, one_step, host, way % 3 == 1 ? &bound : NULL), 0);
@@ -111,7 +111,7 @@ static void poll_as_host(unsigned workers, uint64_t seed)
     watched_close(host.pool);
 }
 
-TEST(a_host_is_woken_for_everything_that_it_must_do)
+TEST(polling_host_is_woken_for_all_its_work)
 {
     watchdog_start("polling host");
     poll_as_host(1, check_seed());
@@ -132,13 +132,13 @@ static void *go_elsewhere(void *arg)
 {
     weft_pool *pool = weft_pool_self();
     weft_fiber child;
-    CHECK_EQ(weft_switch_to(pool, (int)(intptr_t)arg % (int)weft_pool_workers(pool)), 0);
+    CHECK_EQ(weft_fiber_migrate(pool, (int)(intptr_t)arg % (int)weft_pool_workers(pool)), 0);
     CHECK_EQ(weft_spawn(&child, nothing, NULL, NULL), 0);
     CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
-TEST(a_caller_that_runs_again_and_again_always_returns)
+TEST(repeated_run_of_caller_always_returns)
 {
     watchdog_start("running caller");
     for (unsigned workers = 1; workers <= 3; workers++) {
@@ -169,7 +169,7 @@ static void *hop_on(void *arg)
         weft_pool *to = hopper->pools[way % 3];
         int worker = way / 3 % 2 ? 0 : WEFT_ANY_WORKER;
         if (way / 6 % 2) {
-            CHECK_EQ(weft_switch_to(to, worker), 0);
+            CHECK_EQ(weft_fiber_migrate(to, worker), 0);
         } else {
             CHECK_EQ(weft_call_on(to, worker, nothing, NULL, NULL), 0);
         }
@@ -178,7 +178,7 @@ static void *hop_on(void *arg)
     return NULL;
 }
 
-TEST(a_fiber_that_hops_between_sleeping_pools_always_arrives)
+TEST(fiber_migrating_between_sleeping_pools_always_arrives)
 {
     watchdog_start("hops");
     struct hopper hoppers[2];
@@ -211,7 +211,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-TEST(many_short_lives_lose_nothing)
+TEST(short_lived_pools_under_stress_lose_nothing)
 {
     watchdog_start("short lives");
     for (long i = 0; i < check_scale(2000); i++) {

@@ -135,7 +135,7 @@ static void *interrupts(void *arg)
     uint64_t state = check_seed() ^ 5;
     atomic_bool *stop = arg;
     while (!atomic_load(stop)) {
-        weft_interrupt(parties[dice(&state) % (SENDERS + RECEIVERS)].fiber);
+        weft_fiber_interrupt(parties[dice(&state) % (SENDERS + RECEIVERS)].fiber);
         weft_sleep(20000);
     }
     return NULL;
@@ -204,7 +204,7 @@ static weft_pool *pool_open(const char *name, unsigned workers)
     return watched_open(&opts);
 }
 
-TEST(every_item_is_received_once_whatever_comes_between)
+TEST(every_channel_item_is_received_once_under_random_ends)
 {
     static const size_t capacities[][CHANNELS] = {{0, 0, 0}, {1, 1, 1}, {0, 2, 1}, {64, 8, 4}};
     watchdog_start("channels");
@@ -228,7 +228,7 @@ static void *juggles(void *arg)
     weft_chan *chan = arg;
     long token;
     while (weft_chan_recv(chan, &token, WEFT_FOREVER) == 0) {
-        if (weft_cancelled() || weft_chan_send(chan, &token, WEFT_FOREVER) != 0) {
+        if (weft_fiber_is_cancelled() || weft_chan_send(chan, &token, WEFT_FOREVER) != 0) {
             atomic_fetch_add(&tokens, 1);
             break;
         }
@@ -238,7 +238,7 @@ static void *juggles(void *arg)
     return NULL;
 }
 
-TEST(a_cancelled_fiber_takes_no_item_with_it)
+TEST(cancelled_fiber_takes_no_channel_item)
 {
     enum { TOKENS = 3, JUGGLERS = 8 };
     watchdog_start("cancel");

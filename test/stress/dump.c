@@ -39,9 +39,10 @@ static void *play(void *arg)
         weft_fiber child;
         CHECK_EQ(weft_spawn(&child, newborn, NULL, NULL), 0);
         atomic_fetch_add(seat->partner_got, 1);
-        weft_unpark(seat->partner); /* who may have ended: it needs one unpark less than it gets */
+        weft_fiber_unpark(
+            seat->partner); /* who may have ended: it needs one unpark less than it gets */
         while (atomic_load(&seat->got) <= round) {
-            CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+            CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         }
         CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), 0);
         watchdog_progress();
@@ -63,7 +64,7 @@ static void *dump_on(void *arg)
     return (void *)dumps;
 }
 
-TEST(dumps_of_fibers_that_churn_lose_no_wake_up)
+TEST(dumps_of_busy_fibers_lose_no_wake_up)
 {
     int pairs = (int)check_scale(5000);
     struct seat *seats = calloc((size_t)pairs * 2, sizeof *seats);

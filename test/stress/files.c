@@ -99,7 +99,7 @@ static void *app(void *arg)
     return arg;
 }
 
-EACH_DRIVER(a_number_that_is_used_again_gets_nothing_of_the_old_file)
+EACH_DRIVER(reused_fd_gets_no_operation_of_closed_file)
 {
     const struct weft_pool_opts opts = {.workers = 3, .driver = driver};
     strcpy(folder, "/tmp/weft-files-XXXXXX");

@@ -104,13 +104,13 @@ static enum weft_step section_locked(weft_frame *f, struct weft_got got)
 static enum weft_step section_starts(weft_frame *f, struct weft_got got)
 {
     struct section *self = (struct section *)f;
-    const struct weft_point *then = WEFT_THEN(section_locked);
+    const struct weft_resume_point *then = WEFT_THEN(section_locked);
     (void)got;
     if (self->what == MUTEX) {
         return weft_frame_await_mutex(f, &self->wait, &mutex, self->deadline, then);
     }
     if (self->dice % 32 == 9) {
-        weft__rwlock_show_up(weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
+        weft__rwlock_enter_slot(weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
     }
     return self->what == WRITE
                ? weft_frame_await_rwlock_write(f, &self->wait, &rwlock, self->deadline, then)
@@ -181,7 +181,7 @@ static void *disturbs(void *arg)
 {
     uint64_t state = check_seed() + 77;
     while (!atomic_load(&over)) {
-        weft_interrupt(all[dice(&state) % (FRAMES + FIBERS)]);
+        weft_fiber_interrupt(all[dice(&state) % (FRAMES + FIBERS)]);
         if (dice(&state) % 256 == 0) {
             weft_cancel(all[dice(&state) % (FRAMES + FIBERS) / 8 * 8]);
         }

@@ -95,7 +95,7 @@ static enum weft_step open_scope(struct wanderer *self)
     return weft_frame_await_scope(&self->frame, self->waits, &self->scope, WEFT_THEN(closed));
 }
 
-static enum weft_step join_one(struct wanderer *self, const struct weft_point *then)
+static enum weft_step join_one(struct wanderer *self, const struct weft_resume_point *then)
 {
     struct wanderer *other = make(self);
     weft_fiber fiber;
@@ -109,7 +109,8 @@ static enum weft_step join_one(struct wanderer *self, const struct weft_point *t
     return weft_frame_await_join(&self->frame, self->waits, fiber, WEFT_FOREVER, then);
 }
 
-static enum weft_step choose(struct wanderer *self, int64_t deadline, const struct weft_point *then)
+static enum weft_step choose(struct wanderer *self, int64_t deadline,
+                             const struct weft_resume_point *then)
 {
     self->cases[0] = weft_case_event(&event);
     self->cases[1] = weft_case_cond(&conds[0], NULL);
@@ -120,7 +121,7 @@ static enum weft_step choose(struct wanderer *self, int64_t deadline, const stru
 static enum weft_step act(struct wanderer *self)
 {
     weft_frame *f = &self->frame;
-    const struct weft_point *then = WEFT_THEN(wander);
+    const struct weft_resume_point *then = WEFT_THEN(wander);
     weft_cond *const both[] = {&conds[0], &conds[1]};
     int64_t soon = weft_after(roll(&self->dice) % 200 * US);
     switch (roll(&self->dice) % 17) {
@@ -151,7 +152,7 @@ static enum weft_step act(struct wanderer *self)
                                    : weft_frame_yield(f, then);
     case 12:
         return self->depth < DEPTH ? weft_frame_try(f, &make(self)->frame, then)
-                                   : weft_frame_go(f, NULL, then);
+                                   : weft_frame_continue(f, NULL, then);
     case 13:
         return weft_frame_throw(f, -EDOM, "at depth %d", self->depth);
     case 14:
@@ -205,7 +206,7 @@ static enum weft_step handles(weft_frame *f, const weft_error *error)
     case 1:
         return weft_frame_return(f, NULL);
     case 2:
-        return weft_frame_throw_for(f, -ERANGE, error, "in handle");
+        return weft_frame_throw_from(f, -ERANGE, error, "in handle");
     default:
         return wander(f, (struct weft_got){.status = -1});
     }
@@ -253,11 +254,11 @@ static void *disturbs(void *arg)
             break;
         case 1:
             if (roll(&dice) % 8 == 0) {
-                weft_interrupt(fiber);
+                weft_fiber_interrupt(fiber);
             }
             break;
         case 2:
-            weft_unpark(fiber);
+            weft_fiber_unpark(fiber);
             break;
         case 3:
             weft_event_set(&event);
@@ -379,7 +380,7 @@ static void begin(const char *what)
     atomic_store(&bottoms, 0);
 }
 
-TEST(wanderers_in_a_pool)
+TEST(random_frame_fibers_in_pool_run_each_finally_once)
 {
     struct place place = {0};
     begin("wanderers in a pool");
@@ -393,7 +394,7 @@ TEST(wanderers_in_a_pool)
     settle();
 }
 
-TEST(wanderers_in_a_group)
+TEST(random_frame_fibers_in_group_run_each_finally_once)
 {
     struct place place = {0};
     begin("wanderers in a group");

@@ -3,7 +3,7 @@
 #include "queue/fresh.h"
 
 #include "queue/item.h"
-#include "stress/crowd.h"
+#include "stress/concurrent_threads.h"
 #include "stress/watchdog.h"
 
 static struct {
@@ -99,7 +99,7 @@ static void play_round(int thieves, uint64_t slots, uint64_t deep, unsigned roun
     free(play.items);
 }
 
-TEST(an_owner_and_thieves_take_every_item_once)
+TEST(owner_and_thieves_take_every_fresh_item_once)
 {
     static const int thieves[] = {3, 1, 7, 15, 2, 5};
     watchdog_start("fresh");

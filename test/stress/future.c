@@ -132,7 +132,7 @@ static void round_run(uint64_t *dice)
     watchdog_progress();
 }
 
-TEST(futures_decided_from_all_sides_reach_everybody_once)
+TEST(concurrently_completed_futures_reach_every_waiter_once)
 {
     uint64_t dice = check_seed();
     long n = check_scale(3000);
@@ -178,7 +178,7 @@ static void *asks(void *arg)
     return NULL;
 }
 
-TEST(every_question_is_answered_and_its_place_free_at_once)
+TEST(every_oneshot_wait_is_answered_and_memory_is_reusable)
 {
     weft_fiber fibers[8];
     watchdog_start("questions");

@@ -3,7 +3,7 @@
 #include "queue/global.h"
 
 #include "queue/item.h"
-#include "stress/crowd.h"
+#include "stress/concurrent_threads.h"
 #include "stress/watchdog.h"
 
 static struct {
@@ -63,7 +63,7 @@ static void run(struct member *self)
     }
 }
 
-TEST(every_item_comes_out_once_and_in_order)
+TEST(every_global_queue_item_comes_out_once_in_order)
 {
     static const int threads[] = {4, 2, 8, 16};
     watchdog_start("global");

@@ -1,8 +1,8 @@
 /* Park/unpark hand-offs with no time limits anywhere: one lost wake-up and the ring it happened in
  * stands still, which the watchdog sees from outside.
  *
- * A token goes round a ring of fibers. Whoever has it hands it on by one weft_unpark and waits for
- * its return by one weft_park, so every park must be ended by exactly one unpark: a spurious
+ * A token goes round a ring of fibers. Whoever has it hands it on by one weft_fiber_unpark and waits for
+ * its return by one weft_fiber_park, so every park must be ended by exactly one unpark: a spurious
  * return, a permit kept too long or one used twice show as a token that is not there.
  *
  * 4 * 10^5 hand-offs in a usual run; WEFT_STRESS=25000 makes it 10^8.
@@ -41,14 +41,14 @@ static void hand_on(struct seat *seat)
 {
     CHECK(atomic_exchange_explicit(&seat->holds, false, memory_order_relaxed));
     CHECK(!atomic_exchange_explicit(seat->next_holds, true, memory_order_relaxed));
-    CHECK_EQ(weft_unpark(seat->next), 0);
+    CHECK_EQ(weft_fiber_unpark(seat->next), 0);
 }
 
 static void *sit(void *arg)
 {
     struct seat *seat = arg;
     for (long lap = 0; lap < seat->laps; lap++) {
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         CHECK(atomic_load_explicit(&seat->holds, memory_order_relaxed));
         if (lap + 1 < seat->laps || seat != &seat->ring->seats[seat->ring->fibers - 1]) {
             hand_on(seat);
@@ -102,7 +102,7 @@ static void stage_run(const struct stage *stage)
     }
     for (int r = 0; r < stage->rings; r++) {
         atomic_store(&rings[r].seats[0].holds, true);
-        CHECK_EQ(weft_unpark(rings[r].seats[0].fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(rings[r].seats[0].fiber), 0);
     }
     for (int r = 0; r < stage->rings; r++) {
         for (int i = 0; i < rings[r].fibers; i++) {
@@ -125,7 +125,7 @@ static weft_pool *pool_open(const char *name, unsigned workers, int64_t spin_ns)
 
 /* The rings differ in how often a worker has to be woken: never for a pair on a busy worker, every
  * time for one pair that is bound to two workers that have nothing else. */
-TEST(every_handoff_arrives_without_time_limits)
+TEST(every_park_handoff_arrives_without_time_limits)
 {
     watchdog_start("handoff");
     weft_pool *a = pool_open("a", 2, 0), *b = pool_open("b", 3, -1), *one = pool_open("one", 1, 0);
@@ -167,7 +167,7 @@ static void *answer(void *arg)
 {
     struct duel *duel = arg;
     for (long i = 0; i < duel->rounds; i++) {
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         CHECK_EQ(duel->asked, i);
         CHECK_EQ(sem_post(&duel->answered), 0);
     }
@@ -179,7 +179,7 @@ static void *ask(void *arg)
     struct duel *duel = arg;
     for (long i = 0; i < duel->rounds; i++) {
         duel->asked = i;
-        CHECK_EQ(weft_unpark(duel->fiber), 0);
+        CHECK_EQ(weft_fiber_unpark(duel->fiber), 0);
         while (sem_wait(&duel->answered) != 0) {
         }
         if (i % 64 == 0) {
@@ -190,7 +190,7 @@ static void *ask(void *arg)
     return NULL;
 }
 
-TEST(threads_and_fibers_hand_over_without_time_limits)
+TEST(thread_fiber_handoffs_arrive_without_time_limits)
 {
     enum { DUELS = 4 };
     struct duel duels[DUELS];

@@ -4,7 +4,7 @@
 
 #include "queue/item.h"
 #include "sched/parker.h"
-#include "stress/crowd.h"
+#include "stress/concurrent_threads.h"
 #include "stress/watchdog.h"
 
 static struct {
@@ -30,7 +30,7 @@ static void consumer(void)
             link = after;
             watchdog_progress();
         }
-        if (out < total && weft__inbox_empty(&play.inbox)) {
+        if (out < total && weft__inbox_is_empty(&play.inbox)) {
             play.sleeps++;
             weft__parker_park(&play.parker, INT64_MAX);
         }
@@ -58,7 +58,7 @@ static void run(struct member *self)
     }
 }
 
-TEST(every_item_arrives_once_in_order_and_the_consumer_never_oversleeps)
+TEST(every_inbox_item_arrives_once_in_order_without_lost_wake_up)
 {
     static const int producers[] = {3, 1, 7, 15};
     watchdog_start("inbox");
@@ -70,7 +70,7 @@ TEST(every_item_arrives_once_in_order_and_the_consumer_never_oversleeps)
         weft__parker_init(&play.parker);
         crowd_run(play.producers + 1, round, run);
         items_check(play.items, play.each * (uint64_t)play.producers);
-        CHECK(weft__inbox_empty(&play.inbox));
+        CHECK(weft__inbox_is_empty(&play.inbox));
         free(play.items);
     }
     printf("consumer slept %" PRIu64 " times\n", play.sleeps);

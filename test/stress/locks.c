@@ -5,7 +5,7 @@
  */
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
-#include "stress/disturbed.h"
+#include "stress/cancel_storm.h"
 #include "sync/rwlock.h"
 
 /* --- rwlock: readers see whole writes, and every write counts ------------------------------ */
@@ -21,7 +21,8 @@ static void *read_and_write(void *arg)
         uint32_t what = dice(&state);
         int64_t deadline = some_deadline(dice(&state));
         if (what % 32 == 1) {
-            weft__rwlock_show_up(weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
+            weft__rwlock_enter_slot(
+                weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
         }
         if (what % 8 == 0) {
             if (done_or_ended(weft_rwlock_write(&rwlock, deadline))) {
@@ -46,7 +47,7 @@ static void *read_and_write(void *arg)
     return NULL;
 }
 
-TEST(readers_see_whole_writes)
+TEST(rwlock_readers_see_whole_writes)
 {
     run_disturbed("rwlock", read_and_write);
     CHECK_EQ(left, atomic_load(&writes));
@@ -78,7 +79,7 @@ static void *take_and_give(void *arg)
     return NULL;
 }
 
-TEST(permits_are_neither_lost_nor_made)
+TEST(semaphore_permits_are_neither_lost_nor_created)
 {
     weft_sem_init(&sem, PERMITS, NULL);
     run_disturbed("semaphore", take_and_give);
@@ -126,7 +127,7 @@ static void *put_and_take(void *arg)
     return NULL;
 }
 
-TEST(what_is_put_in_is_taken_out)
+TEST(condition_queue_items_are_all_taken)
 {
     run_disturbed("condition", put_and_take);
     CHECK_EQ(put, taken + full);
@@ -160,7 +161,7 @@ static void *sit(void *arg)
     return NULL;
 }
 
-TEST(no_signal_is_lost_without_time_limits)
+TEST(no_condition_signal_is_lost_without_time_limits)
 {
     watchdog_start("token");
     weft_pool *a = watched_open(&(struct weft_pool_opts){.name = "a", .workers = 2});
@@ -197,7 +198,7 @@ static void *keep_phase(void *arg)
             int64_t deadline = some_deadline(dice(&state));
             got = weft_barrier_wait(&barrier, shielded ? WEFT_FOREVER : deadline);
             if (got == -ECANCELED) { /* from now on every wait would end so */
-                weft_shield_enter();
+                weft_fiber_shield_enter();
                 shielded = true;
             }
         } while (got < 0);
@@ -205,13 +206,13 @@ static void *keep_phase(void *arg)
         watchdog_progress();
     }
     if (shielded) {
-        weft_shield_leave();
+        weft_fiber_shield_leave();
     }
     weft_waitgroup_done(&group);
     return NULL;
 }
 
-TEST(every_party_is_part_of_every_phase)
+TEST(every_party_takes_part_in_every_barrier_phase)
 {
     weft_barrier_init(&barrier, FIBERS + THREADS, NULL);
     weft_waitgroup_add(&group, FIBERS + THREADS);

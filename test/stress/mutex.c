@@ -5,7 +5,7 @@
  */
 enum { MUTEXES = 3, FIBERS = 24, THREADS = 2 };
 
-#include "stress/disturbed.h"
+#include "stress/cancel_storm.h"
 
 static struct guarded {
     weft_mutex mutex;
@@ -39,7 +39,7 @@ static void *take(void *arg)
     return NULL;
 }
 
-TEST(what_mutexes_protect_adds_up)
+TEST(mutex_protected_counters_add_up)
 {
     run_disturbed("mutex", take);
     long sum = 0;

@@ -30,7 +30,7 @@ static struct {
     weft_pool *pools[2];
     struct node *nodes;
     atomic_int made;
-    weft_key key;
+    weft_fiber_key key;
     atomic_int destroyed; /* values of the key */
 } play;
 
@@ -74,7 +74,7 @@ static void frame_check(const struct frame *frame)
 {
     CHECK_EQ(read_errno(), frame->error);
     CHECK(weft_self() == frame->fiber);
-    CHECK(weft_get_local(play.key) == frame->self);
+    CHECK(weft_fiber_get_local(play.key) == frame->self);
     CHECK_EQ(frame->bytes[0], frame->self->number & 0xff);
     CHECK(memcmp(frame->bytes, frame->bytes + 1, sizeof frame->bytes - 1) == 0);
     CHECK(weft_worker_self() >= 0);
@@ -146,7 +146,7 @@ static void await_child(struct node *self, int budget)
     atomic_store(&child->parent, weft_self());
     child_start(child, NULL);
     while (atomic_load(&wakes) == 0) {
-        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
     }
     CHECK_EQ(atomic_load(&child->ended), 1);
 }
@@ -161,7 +161,7 @@ static void *on_worker(void *arg)
 
 static void move(struct node *self)
 {
-    struct weft_hop hop;
+    struct weft_migration hop;
     weft_pool *from = weft_pool_self();
     weft_pool *to = play.pools[dice(self, 2)];
     int worker = (int)dice(self, weft_pool_workers(to));
@@ -172,20 +172,20 @@ static void move(struct node *self)
         CHECK(result == &worker);
         break;
     case 1:
-        CHECK_EQ(weft_hop_enter(&hop, to, WEFT_ANY_WORKER), 0);
+        CHECK_EQ(weft_migration_enter(&hop, to, WEFT_ANY_WORKER), 0);
         CHECK(weft_pool_self() == to);
         weft_yield();
-        weft_hop_leave(&hop);
+        weft_migration_leave(&hop);
         break;
     case 2:
-        CHECK_EQ(weft_switch_to(to, worker), 0);
+        CHECK_EQ(weft_fiber_migrate(to, worker), 0);
         CHECK_EQ(weft_worker_self(), worker);
         weft_yield();
         CHECK_EQ(weft_worker_self(), worker);
-        CHECK_EQ(weft_switch_to(from, self->bound), 0);
+        CHECK_EQ(weft_fiber_migrate(from, self->bound), 0);
         break;
     default:
-        CHECK_EQ(weft_switch_to(from, self->bound), 0); /* already there */
+        CHECK_EQ(weft_fiber_migrate(from, self->bound), 0); /* already there */
         break;
     }
     CHECK(weft_pool_self() == from);
@@ -211,7 +211,7 @@ static void *grow(void *arg)
     struct frame frame;
     CHECK_EQ(atomic_fetch_add(&self->ran, 1), 0);
     CHECK(weft_pool_self() == self->home);
-    CHECK_EQ(weft_set_local(play.key, self), 0);
+    CHECK_EQ(weft_fiber_set_local(play.key, self), 0);
     frame_fill(&frame, self);
     wander(self);
     frame_check(&frame);
@@ -232,7 +232,7 @@ static void *grow(void *arg)
     if (self->parent_wakes) {
         weft_fiber parent = atomic_load(&self->parent);
         atomic_fetch_add(self->parent_wakes, 1);
-        (void)weft_unpark(parent); /* it may have seen the count, and even ended, already */
+        (void)weft_fiber_unpark(parent); /* it may have seen the count, and even ended, already */
     }
     return self;
 }
@@ -311,13 +311,13 @@ static weft_pool *pool_open(const char *name, unsigned workers, enum weft_fresh_
     return pool;
 }
 
-TEST(every_fiber_of_two_crowded_pools_runs_exactly_once)
+TEST(every_fiber_of_two_oversubscribed_pools_runs_exactly_once)
 {
     pthread_t watcher;
     watchdog_start("pool");
     play.nodes = calloc(MOST_NODES, sizeof *play.nodes);
     CHECK(play.nodes != NULL);
-    CHECK_EQ(weft_key_create(&play.key, local_destroyed), 0);
+    CHECK_EQ(weft_fiber_key_create(&play.key, local_destroyed), 0);
     play.pools[0] = pool_open("crowd", 16, WEFT_FRESH_LIFO);
     play.pools[1] = pool_open("few", 3, WEFT_FRESH_FIFO);
     atomic_store(&watching, true);

@@ -4,7 +4,7 @@
 
 #include "queue/global.h"
 #include "queue/item.h"
-#include "stress/crowd.h"
+#include "stress/concurrent_threads.h"
 #include "stress/watchdog.h"
 
 static struct {
@@ -134,7 +134,7 @@ static void play_round(int thieves, uint64_t slots, unsigned round)
     free(play.items);
 }
 
-TEST(an_owner_and_thieves_take_every_item_once)
+TEST(owner_and_thieves_take_every_ring_item_once)
 {
     watchdog_start("ring");
     play.total = 5000;

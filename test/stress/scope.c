@@ -48,17 +48,17 @@ static int act(struct family *family, uint64_t *dice)
     case 1:
         return weft_sleep(roll(dice) % 200 * US);
     case 2:
-        return family->will_end ? weft_park(WEFT_FOREVER) : 0;
+        return family->will_end ? weft_fiber_park(WEFT_FOREVER) : 0;
     case 3:
-        weft_shield_enter();
+        weft_fiber_shield_enter();
         weft_sleep(roll(dice) % 100 * US);
-        weft_shield_leave();
-        return weft_cancelled() ? -ECANCELED : 0;
+        weft_fiber_shield_leave();
+        return weft_fiber_is_cancelled() ? -ECANCELED : 0;
     case 4:
         (void)weft_cancel(other); /* whoever that is by now, or nobody */
         return 0;
     case 5:
-        (void)weft_interrupt(other);
+        (void)weft_fiber_interrupt(other);
         return 0;
     case 6:
         weft_scope_cancel(&family->scope);
@@ -83,11 +83,11 @@ static void stops_running(void *arg)
 static int child(void *arg)
 {
     struct family *family = arg;
-    struct weft_cleanup cleanup;
+    struct weft_fiber_cleanup cleanup;
     uint64_t dice = atomic_fetch_add(&family->seed, 77);
     atomic_fetch_add(&family->running, 1);
     atomic_fetch_add(&children, 1);
-    weft_cleanup_push(&cleanup, stops_running, family);
+    weft_fiber_cleanup_push(&cleanup, stops_running, family);
     atomic_store(&family->somebody, weft_self());
     roll(&dice);
     if (roll(&dice) % 4 == 0) { /* one that makes more, maybe while the scope closes */
@@ -96,9 +96,9 @@ static int child(void *arg)
     }
     int result = act(family, &dice);
     if (roll(&dice) % 4 == 0) {
-        weft_exit((void *)(intptr_t)result);
+        weft_fiber_exit((void *)(intptr_t)result);
     }
-    weft_cleanup_pop(&cleanup, true);
+    weft_fiber_cleanup_pop(&cleanup, true);
     return result;
 }
 
@@ -111,7 +111,7 @@ static int parent(struct family *around, uint64_t *dice, int depth)
 {
     struct family family = {.depth = depth, .seed = roll(dice) ^ (uint64_t)roll(dice) << 32};
     struct weft_scope_opts opts = {.fail_fast = roll(dice) % 2};
-    struct weft_cleanup cleanup;
+    struct weft_fiber_cleanup cleanup;
     bool cancel = roll(dice) % 4 == 0;
     if (roll(dice) % 2) {
         opts.deadline = weft_after(roll(dice) % 400 * US);
@@ -120,14 +120,14 @@ static int parent(struct family *around, uint64_t *dice, int depth)
         opts.pool = pools[roll(dice) % 2];
     }
     family.will_end = cancel || opts.deadline || (around && around->will_end);
-    weft_cleanup_push(&cleanup, check_nobody_runs, &family); /* after the scope's own */
+    weft_fiber_cleanup_push(&cleanup, check_nobody_runs, &family); /* after the scope's own */
     CHECK_EQ(weft_scope_open(&family.scope, &opts), 0);
     for (uint32_t n = roll(dice) % 5; n > 0; n--) {
         int err = weft_scope_spawn(&family.scope, NULL, child, &family, NULL);
         CHECK(err == 0 || err == -ETIMEDOUT || err == -ECANCELED);
     }
     if (roll(dice) % 8 == 0) {
-        weft_exit(NULL); /* with the scope open */
+        weft_fiber_exit(NULL); /* with the scope open */
     }
     if (roll(dice) % 2) {
         weft_yield();
@@ -138,7 +138,7 @@ static int parent(struct family *around, uint64_t *dice, int depth)
     int result = weft_scope_close(&family.scope);
     CHECK(result == 0 || result == -EIO || result == -ETIMEDOUT || result == -ECANCELED ||
           result == -EINTR);
-    weft_cleanup_pop(&cleanup, true);
+    weft_fiber_cleanup_pop(&cleanup, true);
     return result;
 }
 
@@ -205,7 +205,7 @@ static void *grow(void *arg)
     return NULL;
 }
 
-TEST(no_tree_of_scopes_leaks_a_fiber)
+TEST(random_scope_trees_leak_no_fiber)
 {
     pthread_t threads[2];
     watchdog_start("scopes");

@@ -74,7 +74,7 @@ static void *run(void *arg)
     return arg;
 }
 
-EACH_DRIVER(more_than_two_gib)
+EACH_DRIVER(sendfile_of_more_than_two_gib_arrives_whole)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
     CHECK_EQ(weft_run(run, NULL, NULL, &opts), 0);

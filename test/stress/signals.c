@@ -196,12 +196,12 @@ static void under_signals(enum weft_driver driver, int flags)
     CHECK(atomic_load(&hits) > 0);
 }
 
-EACH_DRIVER(signals_that_restart_calls)
+EACH_DRIVER(io_succeeds_under_signals_with_sa_restart)
 {
     under_signals(driver, SA_RESTART);
 }
 
-EACH_DRIVER(signals_that_end_calls)
+EACH_DRIVER(io_succeeds_under_signals_without_sa_restart)
 {
     under_signals(driver, 0);
 }

@@ -140,7 +140,7 @@ static void posters_run(int n, unsigned workers, int64_t spin_ns, long rounds)
     weft_pool_destroy(pool);
 }
 
-TEST(a_submit_to_one_worker_that_is_falling_asleep_is_run)
+TEST(submit_to_worker_falling_asleep_is_run)
 {
     watchdog_start("submit, one worker");
     posters_run(1, 1, 2000, check_scale(5000));
@@ -148,7 +148,7 @@ TEST(a_submit_to_one_worker_that_is_falling_asleep_is_run)
     watchdog_stop();
 }
 
-TEST(a_submit_to_workers_that_are_falling_asleep_is_run)
+TEST(submit_to_workers_falling_asleep_is_run)
 {
     watchdog_start("submit, some workers");
     posters_run(1, 3, 2000, check_scale(4000));
@@ -170,7 +170,7 @@ static void *host_poster_main(void *arg)
     return NULL;
 }
 
-TEST(a_submit_to_a_host_that_waits_for_the_descriptor_is_run)
+TEST(submit_to_host_waiting_on_pool_fd_is_run)
 {
     enum { POSTERS = 2 };
     struct poster posters[POSTERS];

@@ -1,4 +1,4 @@
-/* Three ways to end a wait at once: the deadline, weft_unpark and weft_cancel, from fibers of two
+/* Three ways to end a wait at once: the deadline, weft_fiber_unpark and weft_cancel, from fibers of two
  * pools and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none counts
  * twice; a deadline is never early; a cancel stays.
  */
@@ -37,7 +37,7 @@ static int wait_once(struct sleeper *s, int64_t *deadline)
 {
     uint32_t dice = weft__rand_next(&s->rand);
     *deadline = dice % 16 == 0 ? weft_now() - 1 : weft_after((int64_t)(dice >> 8) % 300000);
-    return weft_park(*deadline);
+    return weft_fiber_park(*deadline);
 }
 
 static bool check_wait(struct sleeper *s, int rc, int64_t deadline)
@@ -67,14 +67,14 @@ static void *sleeper_main(void *arg)
         watchdog_progress();
         if (!check_wait(s, ended, deadline)) {
             /* From now on every wait is cancelled: there is none when a permit is there already. */
-            CHECK(weft_cancelled());
-            while ((ended = weft_park(WEFT_FOREVER)) == 0) {
+            CHECK(weft_fiber_is_cancelled());
+            while ((ended = weft_fiber_park(WEFT_FOREVER)) == 0) {
             }
             CHECK_EQ(ended, -ECANCELED);
             break;
         }
         if (weft__rand_next(&s->rand) % 8 == 0) {
-            CHECK_EQ(weft_switch_to(play.pools[i % 2], WEFT_ANY_WORKER), 0);
+            CHECK_EQ(weft_fiber_migrate(play.pools[i % 2], WEFT_ANY_WORKER), 0);
         }
     }
     return NULL;
@@ -93,7 +93,7 @@ static void *keeper_main(void *arg)
         CHECK_EQ(weft_fiber_submit(fiber, play.pools[life % 2], WEFT_ANY_WORKER), 0);
         atomic_store(&s->fiber, fiber);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-        CHECK_EQ(weft_unpark(fiber), -ESRCH);
+        CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
         CHECK_EQ(weft_cancel(fiber), -ESRCH);
     }
     atomic_fetch_sub(&play.awake, 1);
@@ -115,7 +115,7 @@ static void disturb(struct weft__rand *rand)
         rc = weft_cancel(fiber);
     } else {
         atomic_fetch_add(&s->unparks, 1);
-        rc = weft_unpark(fiber);
+        rc = weft_fiber_unpark(fiber);
     }
     CHECK(rc == 0 || rc == -ESRCH);
 }
@@ -129,7 +129,7 @@ static void *waker_main(void *arg)
         int64_t nap =
             weft__rand_next(&rand) % 4 == 0 ? (int64_t)weft__rand_next(&rand) % 200000 : 0;
         if (nap) {
-            int rc = weft_park(weft_after(nap)); /* -ENXIO on a plain thread */
+            int rc = weft_fiber_park(weft_after(nap)); /* -ENXIO on a plain thread */
             CHECK(rc == -ETIMEDOUT || rc == -ENXIO);
         }
         weft_yield();
@@ -137,7 +137,7 @@ static void *waker_main(void *arg)
     return NULL;
 }
 
-TEST(deadline_unpark_and_cancel_end_a_wait_exactly_once)
+TEST(deadline_unpark_and_cancel_end_wait_exactly_once)
 {
     pthread_t outside;
     weft_fiber keepers[SLEEPERS], wakers[WAKERS];
@@ -193,7 +193,7 @@ static void *nap_main(void *arg)
     weft__rand_seed(&rand, check_seed() + 5000 + (uintptr_t)arg);
     for (long i = check_scale(300); i > 0; i--) {
         int64_t deadline = weft_after((int64_t)weft__rand_next(&rand) % 150000);
-        CHECK_EQ(weft_park(deadline), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(deadline), -ETIMEDOUT);
         CHECK(weft_now() >= deadline);
         watchdog_progress();
     }
@@ -222,7 +222,7 @@ static void naps_run(unsigned workers, int fibers, bool bound)
     weft_pool_destroy(pool);
 }
 
-TEST(deadlines_alone_keep_fibers_going)
+TEST(deadlines_alone_keep_fibers_running)
 {
     watchdog_start("deadlines alone");
     naps_run(1, 1, false);
@@ -248,7 +248,7 @@ static void *end_at(void *arg)
 {
     struct ending *ending = arg;
     if (weft_now() < ending->at) {
-        CHECK_EQ(weft_park(ending->at), -ETIMEDOUT);
+        CHECK_EQ(weft_fiber_park(ending->at), -ETIMEDOUT);
     }
     return ending;
 }
@@ -298,7 +298,7 @@ static void join_round(weft_pool *pool, uint32_t noise)
     watchdog_progress();
 }
 
-TEST(a_join_gives_up_or_gets_the_result_but_not_both)
+TEST(join_times_out_or_gets_result_but_not_both)
 {
     weft_pool *pool;
     struct weft__rand rand;

@@ -2,8 +2,8 @@
 #include <weft/barrier.h>
 
 #include "sync/barrier.h"
-#include "sync/body.h"
 #include "sync/fixture.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 enum { PARTIES = 4, PHASES = 30 };
@@ -48,7 +48,7 @@ static void *walk_together(void *arg)
     return arg;
 }
 
-TEST(all_meet_in_every_phase_and_one_is_the_last)
+TEST(barrier_joins_all_parties_each_phase_and_names_one_last)
 {
     fresh(PARTIES);
     run_in_fiber(1, walk_together, NULL);
@@ -77,7 +77,7 @@ static void *leave(void *arg)
     CHECK_EQ(weft_cancel(cancelled), 0);
     joined(cancelled, -ECANCELED);
     weft_fiber interrupted = waiting();
-    CHECK_EQ(weft_interrupt(interrupted), 0);
+    CHECK_EQ(weft_fiber_interrupt(interrupted), 0);
     joined(interrupted, -EINTR);
     CHECK_EQ(weft_barrier_wait(&barrier, 0), -ETIMEDOUT);
     CHECK_EQ(weft_barrier_wait(&barrier, weft_after(MS)), -ETIMEDOUT);
@@ -88,7 +88,7 @@ static void *leave(void *arg)
     return arg;
 }
 
-TEST(who_gives_up_has_not_arrived)
+TEST(party_giving_up_barrier_wait_has_not_arrived)
 {
     fresh(3);
     run_in_fiber(1, leave, NULL);
@@ -96,7 +96,7 @@ TEST(who_gives_up_has_not_arrived)
     weft_barrier_deinit(&barrier);
 }
 
-TEST(a_body_without_a_stack_arrives_as_well)
+TEST(stackless_task_arrives_at_barrier)
 {
     struct body body, late;
     fresh(2);
@@ -124,7 +124,7 @@ TEST(a_body_without_a_stack_arrives_as_well)
     weft_barrier_deinit(&barrier);
 }
 
-TEST(threads_and_pools_meet_at_one_barrier)
+TEST(threads_and_pools_share_one_barrier)
 {
     fresh(PARTIES);
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -154,7 +154,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_barrier_is_used_by_its_owner_only)
+TEST(owned_barrier_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -172,10 +172,10 @@ static void uses_zero(void *arg)
     weft_barrier_wait(arg, 0);
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(barrier_misuse_aborts_with_message)
 {
     fresh(2);
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "barrier gate was destroyed while somebody waits on it");
+                       "barrier gate was destroyed while a fiber or thread waits on it");
     must_stop(uses_zero, &barrier, "a barrier was not initialised");
 }

@@ -4,8 +4,8 @@
 
 #include "base/thread.h"
 #include "sched/fixture.h"
-#include "sync/body.h"
 #include "sync/job.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -63,7 +63,7 @@ static void *call_twice(void *arg)
     return NULL;
 }
 
-TEST(a_function_runs_on_a_thread_of_the_pool_and_its_result_comes_back)
+TEST(blocking_call_runs_on_pool_thread_and_returns_result)
 {
     the_pool = open_pool((struct weft_blocking_opts){.name = "io", .max_threads = 2});
     run_in_fiber(1, call_twice, (void *)21);
@@ -97,7 +97,7 @@ static void *call_and_let_others_run(void *arg)
     return NULL;
 }
 
-TEST(the_worker_of_a_waiting_fiber_runs_others)
+TEST(worker_of_fiber_in_blocking_call_runs_other_fibers)
 {
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
     run_in_fiber(1, call_and_let_others_run, pool);
@@ -125,7 +125,7 @@ static void await_entered(struct gate *gate, int n)
     }
 }
 
-TEST(threads_are_made_when_needed_up_to_the_maximum_and_end_when_idle)
+TEST(blocking_threads_start_on_demand_up_to_max_and_end_when_idle)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){
@@ -161,7 +161,7 @@ TEST(threads_are_made_when_needed_up_to_the_maximum_and_end_when_idle)
     close_pool(pool);
 }
 
-TEST(a_pool_that_refuses_does_so_when_all_threads_are_busy)
+TEST(blocking_pool_without_queue_rejects_when_threads_are_busy)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool =
@@ -181,7 +181,7 @@ TEST(a_pool_that_refuses_does_so_when_all_threads_are_busy)
     close_pool(pool);
 }
 
-TEST(a_queue_has_a_bound)
+TEST(blocking_queue_is_bounded)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool =
@@ -256,7 +256,7 @@ static void *leave_running(void *arg)
     return NULL;
 }
 
-TEST(a_caller_may_leave_a_running_job_whose_memory_goes_with_the_last_user)
+TEST(caller_can_abandon_running_job_and_last_user_frees_memory)
 {
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
     run_in_fiber(1, leave_running, pool);
@@ -268,7 +268,7 @@ TEST(a_caller_may_leave_a_running_job_whose_memory_goes_with_the_last_user)
     close_pool(pool);
 }
 
-TEST(a_job_that_has_run_is_released_by_its_caller_and_may_run_again)
+TEST(completed_job_is_released_by_caller_and_can_run_again)
 {
     struct gate gate = {.open = 1};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
@@ -284,7 +284,7 @@ TEST(a_job_that_has_run_is_released_by_its_caller_and_may_run_again)
     close_pool(pool);
 }
 
-TEST(a_job_whose_caller_left_before_it_began_never_runs)
+TEST(job_abandoned_before_start_never_runs)
 {
     struct gate gate = {0}, other = {.open = 1};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
@@ -325,7 +325,7 @@ static void *end_started_call(void *arg)
     CHECK_EQ(weft_spawn(&fiber, call_and_say, &caller, NULL), 0);
     await_entered(&gate, 1);
     await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     for (int i = 0; i < 20; i++) {
         weft_yield();
     }
@@ -338,7 +338,7 @@ static void *end_started_call(void *arg)
     return NULL;
 }
 
-TEST(a_call_that_has_begun_is_left_only_when_the_function_returns)
+TEST(started_blocking_call_is_left_only_when_function_returns)
 {
     bool cancel = false;
     run_in_fiber(1, end_started_call, &cancel);
@@ -358,7 +358,7 @@ static void *end_queued_call(void *arg)
     await_entered(&gate, 1);
     CHECK_EQ(weft_spawn(&fiber, call_gate, &caller, NULL), 0);
     await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
     atomic_store(&gate.open, 1);
@@ -369,7 +369,7 @@ static void *end_queued_call(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_call_that_is_queued)
+TEST(cancel_and_interrupt_end_queued_blocking_call)
 {
     bool cancel = false;
     run_in_fiber(1, end_queued_call, &cancel);
@@ -387,7 +387,7 @@ static void *open_later(void *arg)
     return NULL;
 }
 
-TEST(an_aborted_fiber_stays_until_its_function_has_returned)
+TEST(aborted_fiber_stays_until_blocking_function_returns)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
@@ -409,7 +409,7 @@ TEST(an_aborted_fiber_stays_until_its_function_has_returned)
 
 /* --- without a stack -------------------------------------------------------------------------- */
 
-TEST(a_body_without_a_stack_waits_for_a_job_as_well)
+TEST(stackless_task_waits_for_blocking_job)
 {
     struct gate gate = {.open = 1};
     struct weft__jobs jobs = {0};
@@ -423,7 +423,7 @@ TEST(a_body_without_a_stack_waits_for_a_job_as_well)
     weft__source_unlock(&jobs.source);
     CHECK(!body_told(&body));
     inner->run(&job->job);
-    weft__jobs_end(&jobs, inner);
+    weft__jobs_finish(&jobs, inner);
     CHECK(body_told(&body));
     CHECK_EQ(job->value, 42);
 
@@ -440,7 +440,7 @@ TEST(a_body_without_a_stack_waits_for_a_job_as_well)
 
 /* --- stopping --------------------------------------------------------------------------------- */
 
-TEST(a_stop_runs_what_is_queued_and_refuses_what_comes)
+TEST(blocking_stop_runs_queued_jobs_and_rejects_new_ones)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
@@ -461,7 +461,7 @@ TEST(a_stop_runs_what_is_queued_and_refuses_what_comes)
     weft_blocking_destroy(pool);
 }
 
-TEST(a_stop_that_runs_out_of_time_leaves_what_runs_and_gives_up_what_is_queued)
+TEST(blocking_stop_at_deadline_leaves_running_and_drops_queued)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
@@ -486,7 +486,7 @@ static void destroys_running(void *arg)
     (void)arg;
 }
 
-TEST(a_pool_is_stopped_before_it_is_destroyed)
+TEST(destroy_of_blocking_pool_before_stop_aborts)
 {
     char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(destroys_running, NULL, err, sizeof err)));
@@ -496,11 +496,11 @@ TEST(a_pool_is_stopped_before_it_is_destroyed)
 
 /* --- threads that cannot be made, options, names ---------------------------------------------- */
 
-TEST(without_any_thread_a_call_is_refused_and_with_one_it_waits)
+TEST(blocking_call_without_any_thread_fails_and_with_one_waits)
 {
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 4});
-    weft__thread_fail(1);
+    weft__thread_fail_next(1);
     CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
     CHECK_EQ(stats_of(pool).threads, 0);
     CHECK_EQ(stats_of(pool).failed, 1);
@@ -508,7 +508,7 @@ TEST(without_any_thread_a_call_is_refused_and_with_one_it_waits)
     struct caller caller = {pool, &gate};
     pthread_t a = thread_open(call_gate, &caller);
     await_entered(&gate, 1);
-    weft__thread_fail(1000);
+    weft__thread_fail_next(1000);
     pthread_t b = thread_open(call_gate, &caller);
     while (stats_of(pool).failed < 2) {
         weft_yield();
@@ -519,12 +519,12 @@ TEST(without_any_thread_a_call_is_refused_and_with_one_it_waits)
     CHECK_EQ((intptr_t)thread_close(b), 0);
     weft_blocking_pool *none;
     CHECK_EQ(weft_blocking_create(&none, &(struct weft_blocking_opts){.min_threads = 2}), -EAGAIN);
-    weft__thread_fail(0);
+    weft__thread_fail_next(0);
     CHECK_EQ(stats_of(pool).peak, 1);
     close_pool(pool);
 }
 
-TEST(bad_options_are_refused)
+TEST(blocking_pool_rejects_bad_options)
 {
     weft_blocking_pool *pool;
     CHECK_EQ(weft_blocking_create(&pool,
@@ -546,7 +546,7 @@ static void *see_thread(void *arg)
     return NULL;
 }
 
-TEST(a_name_may_have_any_length)
+TEST(blocking_pool_name_of_any_length_is_accepted)
 {
     static const char text[] = "a name that is longer than what the kernel keeps";
     char name[16] = "", line[300];
@@ -560,7 +560,7 @@ TEST(a_name_may_have_any_length)
     close_pool(pool);
 }
 
-TEST(threads_have_names_and_take_no_signals)
+TEST(blocking_threads_have_names_and_block_signals)
 {
     char name[16] = "";
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.name = "disk"});

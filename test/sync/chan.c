@@ -2,9 +2,9 @@
 #include <weft/chan.h>
 
 #include "base/alloc.h"
-#include "sync/body.h"
 #include "sync/chan.h"
 #include "sync/fixture.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -28,7 +28,7 @@ static int recv_one(int64_t deadline)
     return err ? err : item;
 }
 
-TEST(a_channel_that_grows_holds_no_more_than_it_may_come_to)
+TEST(growing_channel_never_exceeds_max_capacity)
 {
     for (int max = 1; max <= 9; max++) {
         fresh(0, (size_t)max);
@@ -60,7 +60,7 @@ static weft_fiber waiting(weft_fn fn, int arg)
     return waiting_in(fn, (void *)(intptr_t)arg);
 }
 
-TEST(a_bounded_channel_holds_so_many_in_order)
+TEST(bounded_channel_holds_capacity_items_in_order)
 {
     fresh(3, 0);
     CHECK_EQ(weft_chan_capacity(chan), 3);
@@ -80,7 +80,7 @@ TEST(a_bounded_channel_holds_so_many_in_order)
     weft_chan_destroy(chan);
 }
 
-TEST(an_unbuffered_channel_holds_nothing)
+TEST(unbuffered_channel_holds_no_items)
 {
     fresh(0, 0);
     CHECK_EQ(send_one(1, 0), -ETIMEDOUT);
@@ -89,7 +89,7 @@ TEST(an_unbuffered_channel_holds_nothing)
     weft_chan_destroy(chan);
 }
 
-TEST(a_growing_channel_grows_to_its_maximum_and_keeps_the_order)
+TEST(growing_channel_grows_to_maximum_and_keeps_order)
 {
     fresh(2, 13);
     CHECK_EQ(weft_chan_capacity(chan), 13);
@@ -106,7 +106,7 @@ TEST(a_growing_channel_grows_to_its_maximum_and_keeps_the_order)
     weft_chan_destroy(chan);
 }
 
-TEST(without_memory_nothing_grows_and_nothing_is_made)
+TEST(channel_without_memory_is_neither_created_nor_grown)
 {
     fresh(1, 8);
     weft__alloc_fail_after(1, true);
@@ -127,7 +127,7 @@ TEST(without_memory_nothing_grows_and_nothing_is_made)
     CHECK_EQ(weft_chan_create(&chan, SIZE_MAX, NULL), -EINVAL);
 }
 
-TEST(items_may_be_null_pointers_or_nothing_or_large)
+TEST(channel_items_can_be_null_empty_or_large)
 {
     weft_chan *c;
     void *null = &null;
@@ -174,7 +174,7 @@ static void *hands_over(void *arg)
     return NULL;
 }
 
-TEST(an_item_is_handed_to_the_receiver_that_waits_longest)
+TEST(item_is_handed_to_longest_waiting_receiver)
 {
     for (size_t capacity = 0; capacity < 2; capacity++) {
         fresh(capacity, 0);
@@ -203,7 +203,7 @@ static void *senders_wait(void *arg)
     return NULL;
 }
 
-TEST(senders_that_wait_are_served_in_their_order)
+TEST(waiting_senders_are_served_in_order)
 {
     for (int capacity = 0; capacity < 4; capacity++) {
         fresh((size_t)capacity, 0);
@@ -258,7 +258,7 @@ static void *many_wait(void *arg)
     return arg;
 }
 
-TEST(a_batch_waits_for_one_and_takes_what_more_there_is)
+TEST(batch_receive_waits_for_one_item_and_takes_available_rest)
 {
     fresh(4, 0);
     run_in_fiber(1, many, NULL);
@@ -285,7 +285,7 @@ static void *close_wakes(void *arg)
     return NULL;
 }
 
-TEST(close_wakes_everybody_and_what_is_left_can_be_received)
+TEST(close_wakes_all_waiters_and_remaining_items_are_receivable)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
         fresh(2, 0);
@@ -315,7 +315,7 @@ static void *times_out(void *arg)
     return arg;
 }
 
-TEST(waits_end_at_their_deadline)
+TEST(channel_waits_end_at_deadline)
 {
     fresh(0, 0);
     run_in_fiber(1, times_out, NULL);
@@ -338,7 +338,7 @@ static void *cancelled_or_interrupted(void *arg)
 static void *dead_nodes_are_passed_over(void *arg)
 {
     weft_fiber dead = waiting(receives, 0), live = waiting(receives, 0);
-    CHECK_EQ(weft_interrupt(dead), 0);
+    CHECK_EQ(weft_fiber_interrupt(dead), 0);
     CHECK_EQ(send_one(3, 0), 0);
     joined(dead, -EINTR);
     joined(live, 3);
@@ -350,7 +350,7 @@ static void *dead_nodes_are_passed_over(void *arg)
     return arg;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait_and_nothing_is_lost)
+TEST(cancel_and_interrupt_end_channel_wait_and_lose_no_item)
 {
     fresh(0, 0);
     run_in_fiber(1, cancelled_or_interrupted, NULL);
@@ -361,9 +361,9 @@ TEST(a_cancel_and_an_interrupt_end_a_wait_and_nothing_is_lost)
 
 static void *knows_what_it_waited_on(void *arg)
 {
-    struct weft_ended_wait ended;
+    struct weft_fiber_ended_wait ended;
     CHECK_EQ(arg ? send_one(1, WEFT_FOREVER) : recv_one(WEFT_FOREVER), -EINTR);
-    CHECK_EQ(weft_ended_wait(&ended), 0);
+    CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     CHECK_STR(ended.what, arg ? "channel send" : "channel receive");
     CHECK(ended.object == chan);
     return arg;
@@ -373,13 +373,13 @@ static void *interrupts_both(void *arg)
 {
     for (int to_send = 0; to_send < 2; to_send++) {
         weft_fiber fiber = waiting(knows_what_it_waited_on, to_send);
-        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         joined(fiber, to_send);
     }
     return arg;
 }
 
-TEST(a_wait_says_what_it_is_for)
+TEST(channel_wait_reports_its_purpose)
 {
     fresh(0, 0);
     run_in_fiber(1, interrupts_both, NULL);
@@ -396,14 +396,14 @@ static void *succeeds_though_cancelled(void *arg)
     return arg;
 }
 
-TEST(what_need_not_wait_succeeds_in_a_cancelled_fiber)
+TEST(channel_call_without_wait_succeeds_in_cancelled_fiber)
 {
     fresh(1, 0);
     run_in_fiber(1, succeeds_though_cancelled, NULL);
     weft_chan_destroy(chan);
 }
 
-TEST(a_body_without_a_stack_sends_and_receives)
+TEST(stackless_task_sends_and_receives)
 {
     struct body body;
     int place = 0;
@@ -462,7 +462,7 @@ static void *sends_a_hundred(void *arg)
     return arg;
 }
 
-TEST(threads_and_pools_meet_at_one_channel)
+TEST(threads_and_pools_share_one_channel)
 {
     for (size_t capacity = 0; capacity < 3; capacity++) {
         fresh(capacity, 0);
@@ -512,7 +512,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_channel_is_used_by_its_owner_only)
+TEST(owned_channel_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -525,7 +525,7 @@ static void *own_a_channel(void *arg)
     return arg;
 }
 
-TEST(an_owned_channel_outlives_its_owner)
+TEST(owned_channel_outlives_its_owner)
 {
     run_in_fiber(1, own_a_channel, NULL);
     weft_chan_destroy(chan);
@@ -538,12 +538,12 @@ static void *destroy_while_waited_on(void *arg)
     return NULL;
 }
 
-TEST(to_destroy_a_channel_that_is_waited_on_is_a_bug)
+TEST(destroy_of_channel_with_waiters_aborts)
 {
     fresh(0, 0);
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "channel mail was destroyed while somebody waits on it");
+                       "channel mail was destroyed while a fiber or thread waits on it");
     must_stop_in_fiber(destroy_while_waited_on, &chan,
-                       "channel mail was destroyed while somebody waits on it");
+                       "channel mail was destroyed while a fiber or thread waits on it");
     weft_chan_destroy(chan);
 }

@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/cond.h>
 
-#include "sync/body.h"
 #include "sync/cond.h"
 #include "sync/fixture.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -71,7 +71,7 @@ static void *signal_and_broadcast(void *arg)
     return arg;
 }
 
-TEST(a_signal_wakes_the_first_and_a_broadcast_all)
+TEST(signal_wakes_first_waiter_and_broadcast_wakes_all)
 {
     fresh();
     run_in_fiber(1, signal_and_broadcast, NULL);
@@ -93,7 +93,7 @@ static void *times_out(void *arg)
     return arg;
 }
 
-TEST(a_wait_ends_at_its_deadline_with_the_mutex_held)
+TEST(condition_wait_ends_at_deadline_with_mutex_held)
 {
     fresh();
     run_in_fiber(1, times_out, NULL);
@@ -109,7 +109,7 @@ static void *cancel_while_locked(void *arg)
     void *result;
     fiber = waiting_in(consume, NULL);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     for (int i = 0; i < 20; i++) {
         weft_yield();
     }
@@ -120,7 +120,7 @@ static void *cancel_while_locked(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_the_wait_but_not_the_way_back_into_the_mutex)
+TEST(cancel_and_interrupt_end_condition_wait_but_not_mutex_relock)
 {
     fresh();
     run_in_fiber(1, cancel_while_locked, NULL);
@@ -160,14 +160,14 @@ static void *several(void *arg)
     return arg;
 }
 
-TEST(a_wait_for_several_says_which_one_fired_and_uses_one_signal)
+TEST(wait_for_several_conditions_names_fired_and_uses_one_signal)
 {
     fresh();
     run_in_fiber(1, several, NULL);
     fresh_end();
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_condition)
 {
     struct body body, next;
     fresh();
@@ -193,7 +193,7 @@ TEST(a_body_without_a_stack_waits_as_well)
     fresh_end();
 }
 
-TEST(threads_and_pools_meet_at_one_condition)
+TEST(threads_and_pools_share_one_condition)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -222,7 +222,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_condition_is_used_by_its_owner_only)
+TEST(owned_condition_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -241,11 +241,11 @@ static void waits_without_the_mutex(void *arg)
     weft_cond_wait(&cond, &mutex, WEFT_FOREVER);
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(condition_misuse_aborts_with_message)
 {
     fresh();
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "condition news was destroyed while somebody waits on it");
+                       "condition news was destroyed while a fiber or thread waits on it");
     must_stop(waits_without_the_mutex, NULL,
               "waited for with a mutex that the caller does not hold");
 }
@@ -253,21 +253,21 @@ TEST(bugs_of_callers_are_named)
 /* --- what was waited on --------------------------------------------------------------------------
  */
 
-static struct weft_ended_wait ended;
+static struct weft_fiber_ended_wait ended;
 
 static void *wait_for_three(void *arg)
 {
     weft_cond *conds = arg, *all[] = {&conds[0], &conds[1], &conds[2]};
     unsigned which;
     int err = weft_cond_wait_any(all, 3, NULL, &which, WEFT_FOREVER);
-    CHECK_EQ(weft_ended_wait(&ended), 0);
+    CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     return (void *)(intptr_t)err;
 }
 
 static void *wait_for_one(void *arg)
 {
     int err = weft_cond_wait(arg, NULL, WEFT_FOREVER);
-    CHECK_EQ(weft_ended_wait(&ended), 0);
+    CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     return (void *)(intptr_t)err;
 }
 
@@ -290,7 +290,7 @@ static void *interrupt_conditions(void *arg)
     return arg;
 }
 
-TEST(an_interrupted_wait_for_conditions_tells_the_first_by_name_and_how_many_others)
+TEST(interrupted_condition_wait_reports_first_name_and_count)
 {
     run_in_fiber(1, interrupt_conditions, NULL);
 }

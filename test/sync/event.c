@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/event.h>
 
-#include "sync/body.h"
 #include "sync/event.h"
 #include "sync/fixture.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -46,7 +46,7 @@ static void *set_lets_all_pass(void *arg)
     return NULL;
 }
 
-TEST(set_lets_everybody_pass_who_waits_and_who_comes_later)
+TEST(event_set_releases_current_and_later_waiters)
 {
     fresh();
     run_in_fiber(2, set_lets_all_pass, NULL);
@@ -66,7 +66,7 @@ static void *times_out(void *arg)
     return NULL;
 }
 
-TEST(a_wait_ends_at_its_deadline)
+TEST(event_wait_ends_at_deadline)
 {
     fresh();
     run_in_fiber(1, times_out, NULL);
@@ -81,7 +81,7 @@ static void *cancelled_or_interrupted(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait)
+TEST(cancel_and_interrupt_end_event_wait)
 {
     fresh();
     run_in_fiber(1, cancelled_or_interrupted, NULL);
@@ -89,7 +89,7 @@ TEST(a_cancel_and_an_interrupt_end_a_wait)
     weft_event_deinit(&event);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_event)
 {
     struct body body, late;
     fresh();
@@ -121,7 +121,7 @@ static void *set_from_a_thread(void *arg)
     return arg;
 }
 
-TEST(threads_and_pools_meet_at_one_event)
+TEST(threads_and_pools_share_one_event)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -156,7 +156,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_event_is_used_by_its_owner_only)
+TEST(owned_event_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -168,7 +168,7 @@ static void *own_an_event(void *arg)
     return arg;
 }
 
-TEST(an_owned_event_outlives_its_owner)
+TEST(owned_event_outlives_its_owner)
 {
     run_in_fiber(1, own_an_event, NULL);
     weft_event_deinit(&event);
@@ -181,9 +181,9 @@ static void *destroy_while_waited_on(void *arg)
     return arg;
 }
 
-TEST(to_destroy_an_event_that_is_waited_on_is_a_bug)
+TEST(destroy_of_event_with_waiters_aborts)
 {
     fresh();
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "event go was destroyed while somebody waits on it");
+                       "event go was destroyed while a fiber or thread waits on it");
 }

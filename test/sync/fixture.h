@@ -30,7 +30,7 @@ __attribute__((unused)) static void joined(weft_fiber fiber, intptr_t answer)
 /* A cancel or an interrupt ends its wait, and the fiber returns what the wait did. */
 __attribute__((unused)) static void end_wait(weft_fiber fiber, bool cancel)
 {
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     joined(fiber, cancel ? -ECANCELED : -EINTR);
 }
 

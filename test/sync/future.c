@@ -2,9 +2,9 @@
 #include <weft/future.h>
 
 #include "base/alloc.h"
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/future.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -35,7 +35,7 @@ static weft_fiber waiting(void)
 
 /* --- one future ---------------------------------------------------------------------------- */
 
-TEST(the_first_to_decide_it_wins)
+TEST(first_completion_of_future_wins)
 {
     void *value = NULL;
     future = make();
@@ -85,7 +85,7 @@ static void *decide_with_many_waiting(void *arg)
     return NULL;
 }
 
-TEST(everybody_who_waits_gets_the_result)
+TEST(every_waiter_gets_result_of_future)
 {
     for (int how = COMPLETE; how <= CANCEL; how++) {
         run_in_fiber(1, decide_with_many_waiting, (void *)(intptr_t)how);
@@ -103,7 +103,7 @@ static void *times_out(void *arg)
     return NULL;
 }
 
-TEST(a_wait_ends_at_its_deadline)
+TEST(future_wait_ends_at_deadline)
 {
     future = make();
     run_in_fiber(1, times_out, NULL);
@@ -123,13 +123,13 @@ static void *cancelled_or_interrupted(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_one_wait_and_not_the_future)
+TEST(cancel_and_interrupt_end_wait_but_not_future)
 {
     run_in_fiber(1, cancelled_or_interrupted, NULL);
     run_in_fiber(2, cancelled_or_interrupted, things);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_future)
 {
     struct body body;
     future = make();
@@ -155,7 +155,7 @@ static void *complete_it(void *arg)
     return arg;
 }
 
-TEST(threads_and_pools_meet_at_one_future)
+TEST(threads_and_pools_share_one_future)
 {
     future = make();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -215,7 +215,7 @@ static void *calls_back(void *arg)
     return arg;
 }
 
-TEST(callbacks_run_once_inline_in_the_one_who_decides)
+TEST(future_callbacks_run_once_inline_in_completing_thread)
 {
     run_in_fiber(1, calls_back, NULL);
     calls_back(NULL);
@@ -233,7 +233,7 @@ static void complete_another(void *arg, int err, void *value)
     CHECK_EQ(weft_future_complete(arg, value), 0);
 }
 
-TEST(a_callback_may_use_futures_also_its_own)
+TEST(future_callback_can_use_futures_including_its_own)
 {
     weft_future *other = make();
     future = make();
@@ -263,7 +263,7 @@ static int refuse(void *arg, void *value, void **out)
     return -ERANGE;
 }
 
-TEST(map_converts_a_value_and_lets_a_failure_pass)
+TEST(map_converts_value_and_passes_failure_on)
 {
     weft_future *one, *two, *bad, *late;
     void *value;
@@ -323,7 +323,7 @@ static void *long_chain(void *arg)
     return arg;
 }
 
-TEST(a_long_chain_needs_no_deep_stack)
+TEST(long_chain_of_futures_needs_no_deep_stack)
 {
     run_in_fiber(1, long_chain, NULL);
 }
@@ -342,7 +342,7 @@ static void drop_three(weft_future **three)
     }
 }
 
-TEST(all_gives_the_values_in_order_whatever_the_order_of_their_coming)
+TEST(all_returns_values_in_input_order)
 {
     weft_future *three[3], *all;
     void *values;
@@ -365,7 +365,7 @@ TEST(all_gives_the_values_in_order_whatever_the_order_of_their_coming)
     weft_future_unref(all);
 }
 
-TEST(all_fails_at_once_with_the_first_that_fails)
+TEST(all_fails_immediately_with_first_failure)
 {
     weft_future *three[3], *all;
     make_three(three);
@@ -380,7 +380,7 @@ TEST(all_fails_at_once_with_the_first_that_fails)
     weft_future_unref(all);
 }
 
-TEST(any_takes_the_first_success_or_the_last_failure)
+TEST(any_takes_first_success_or_last_failure)
 {
     weft_future *three[3], *any;
     void *value;
@@ -409,7 +409,7 @@ TEST(any_takes_the_first_success_or_the_last_failure)
     CHECK_EQ(weft_future_any(NULL, 0, &any), -EINVAL);
 }
 
-TEST(one_future_may_be_there_twice)
+TEST(same_future_can_be_passed_twice_to_all_and_any)
 {
     weft_future *both[2], *all, *any;
     both[0] = both[1] = make();
@@ -423,7 +423,7 @@ TEST(one_future_may_be_there_twice)
     weft_future_unref(any);
 }
 
-TEST(one_that_is_dropped_undecided_fails_those_derived_from_it)
+TEST(dropping_incomplete_future_fails_derived_futures)
 {
     weft_future *one, *all, *two[2];
     struct seen seen = {0};
@@ -444,19 +444,19 @@ TEST(one_that_is_dropped_undecided_fails_those_derived_from_it)
 
 /* A future that lives long, such as one that tells of the end of the program, does not gather what
  * was derived from it. */
-TEST(a_derived_future_that_is_decided_lets_go)
+TEST(completed_derived_future_releases_its_sources)
 {
     weft_future *two[2], *any;
     future = two[0] = make();
     for (int i = 0; i < 3; i++) {
         two[1] = make();
         CHECK_EQ(weft_future_any(two, 2, &any), 0);
-        CHECK(future->thens.first);
+        CHECK(future->continuations.first);
         if (i == 0) {
             CHECK_EQ(weft_future_complete(two[1], NULL), 0); /* by one of them */
         } else if (i == 1) {
             CHECK_EQ(weft_future_cancel(any), 0); /* by itself */
-            CHECK(!two[1]->thens.first);
+            CHECK(!two[1]->continuations.first);
             CHECK_EQ(weft_future_complete(two[1], NULL), 0);
         } else {
             CHECK_EQ(weft_future_cancel(any), 0);
@@ -464,14 +464,14 @@ TEST(a_derived_future_that_is_decided_lets_go)
             CHECK_EQ(weft_future_map(future, &any, next_thing, things), 0);
             CHECK_EQ(weft_future_cancel(any), 0);
         }
-        CHECK(!future->thens.first);
+        CHECK(!future->continuations.first);
         weft_future_unref(any);
         weft_future_unref(two[1]);
     }
     weft_future_unref(future);
 }
 
-TEST(a_lack_of_memory_is_an_error_and_changes_nothing)
+TEST(future_without_memory_fails_and_changes_nothing)
 {
     weft_future *one, *two[2];
     future = make();
@@ -486,7 +486,7 @@ TEST(a_lack_of_memory_is_an_error_and_changes_nothing)
         CHECK_EQ(weft_future_all(two, 2, &one), -ENOMEM);
     }
     weft__alloc_fail_after(0, false);
-    CHECK(!future->thens.first);
+    CHECK(!future->continuations.first);
     weft_future_unref(future);
 }
 
@@ -524,7 +524,7 @@ static void *mix_owners(void *arg)
     return arg;
 }
 
-TEST(an_owned_future_is_used_by_its_owner_only)
+TEST(owned_future_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
     must_stop_in_fiber(mix_owners, NULL, "derived from futures of different owners");
@@ -544,9 +544,9 @@ static void fails_with_success(void *arg)
     weft_future_fail(make(), 0);
 }
 
-TEST(to_drop_the_last_reference_while_somebody_waits_is_a_bug)
+TEST(dropping_last_reference_with_waiters_aborts)
 {
     must_stop_in_fiber(drop_while_waited_on, NULL,
-                       "future reply was destroyed while somebody waits on it");
+                       "future reply was destroyed while a fiber or thread waits on it");
     must_stop(fails_with_success, NULL, "weft_future_fail: 0 is not a negative errno");
 }

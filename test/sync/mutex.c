@@ -2,9 +2,9 @@
 #include <weft/mutex.h>
 
 #include "base/assert.h"
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/mutex.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -58,7 +58,7 @@ static void *count_together(void *arg)
     return arg;
 }
 
-TEST(one_at_a_time_holds_it)
+TEST(mutex_has_one_holder_at_a_time)
 {
     fresh();
     run_in_fiber(1, count_together, NULL);
@@ -67,7 +67,7 @@ TEST(one_at_a_time_holds_it)
     weft_mutex_deinit(&mutex);
 }
 
-TEST(all_zero_memory_is_a_mutex)
+TEST(zeroed_memory_is_valid_mutex)
 {
     weft_mutex zero = WEFT_MUTEX_INIT;
     CHECK_EQ(weft_mutex_lock(&zero, 0), 0);
@@ -96,7 +96,7 @@ static void *try_and_time_out(void *arg)
     return arg;
 }
 
-TEST(a_try_fails_at_once_and_a_timed_lock_at_its_deadline)
+TEST(mutex_try_fails_immediately_and_timed_lock_at_deadline)
 {
     fresh();
     run_in_fiber(1, try_and_time_out, NULL);
@@ -120,7 +120,7 @@ static void *cancelled_or_interrupted(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait_and_the_next_gets_the_lock)
+TEST(cancel_and_interrupt_end_lock_wait_and_next_gets_mutex)
 {
     fresh();
     run_in_fiber(1, cancelled_or_interrupted, NULL);
@@ -136,7 +136,7 @@ static void *take_free_one(void *arg)
     return arg;
 }
 
-TEST(a_cancelled_fiber_still_takes_a_free_lock)
+TEST(cancelled_fiber_still_locks_free_mutex)
 {
     fresh();
     run_in_fiber(1, take_free_one, NULL);
@@ -167,7 +167,7 @@ static void *hand_over(void *arg)
     return arg;
 }
 
-TEST(one_who_waited_a_millisecond_is_handed_the_lock)
+TEST(waiter_of_one_millisecond_is_handed_mutex)
 {
     fresh();
     run_in_fiber(1, hand_over, NULL);
@@ -190,7 +190,7 @@ static void *overtake(void *arg)
     return arg;
 }
 
-TEST(a_free_lock_is_taken_before_the_young_but_not_for_ever)
+TEST(free_mutex_can_be_barged_but_not_forever)
 {
     fresh();
     run_in_fiber(1, overtake, NULL);
@@ -198,7 +198,7 @@ TEST(a_free_lock_is_taken_before_the_young_but_not_for_ever)
     weft_mutex_deinit(&mutex);
 }
 
-TEST(a_body_without_a_stack_is_handed_the_lock)
+TEST(stackless_task_is_handed_mutex)
 {
     enum { ME = 8 << 3 | WEFT__HOLDER_THREAD };
     struct body body;
@@ -253,7 +253,7 @@ TEST(threads_and_pools_share_one_mutex)
 static void *look_at_holder(void *arg)
 {
     weft_fiber fiber;
-    struct weft_ended_wait ended;
+    struct weft_fiber_ended_wait ended;
     CHECK_EQ(weft_mutex_holder(&mutex), WEFT_NO_FIBER);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
@@ -261,11 +261,11 @@ static void *look_at_holder(void *arg)
     CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
     weft_mutex_unlock(&mutex);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_ended_wait(&ended), -ENOENT);
+    CHECK_EQ(weft_fiber_ended_wait(&ended), -ENOENT);
     return arg;
 }
 
-TEST(the_holder_is_known)
+TEST(mutex_holder_is_reported)
 {
     fresh();
     run_in_fiber(1, look_at_holder, NULL);
@@ -287,7 +287,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_mutex_is_used_by_its_owner_only)
+TEST(owned_mutex_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -335,14 +335,14 @@ static void *breaks_ranks(void *arg)
     return arg;
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(mutex_misuse_aborts_with_message)
 {
     fresh();
     must_stop_in_fiber(unlocks_anothers, NULL, "unlocks mutex door, which is held by nobody");
     must_stop_in_fiber(locks_twice, NULL, "locks mutex door, which it holds already");
     must_stop_in_fiber(is_destroyed_locked, NULL, "mutex door was destroyed while fiber #");
     must_stop_in_fiber(is_destroyed_waited_on, NULL,
-                       "mutex door was destroyed while somebody waits on it");
+                       "mutex door was destroyed while a fiber or thread waits on it");
     if (WEFT_DEBUG) {
         must_stop_in_fiber(breaks_ranks, NULL,
                            "locks mutex low of rank 3 while it holds mutex high of rank 7");
@@ -351,7 +351,7 @@ TEST(bugs_of_callers_are_named)
 
 static void *ends_with_both(void *arg)
 {
-    CHECK_EQ(weft_set_name("careless"), 0);
+    CHECK_EQ(weft_fiber_set_name("careless"), 0);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(weft_mutex_lock(&other, WEFT_FOREVER), 0);
     return arg;
@@ -367,7 +367,7 @@ static void *after_the_careless(void *arg)
     return arg;
 }
 
-TEST(a_fiber_that_ends_with_locks_is_reported_and_they_stay_locked)
+TEST(fiber_ending_with_locks_is_reported_and_locks_stay_locked)
 {
     char err[CHECK_ERR];
     fresh();
@@ -397,7 +397,7 @@ static void *hold_many(void *arg)
     return arg;
 }
 
-TEST(locks_are_let_go_in_any_order)
+TEST(mutexes_can_be_unlocked_in_any_order)
 {
     char err[CHECK_ERR];
     CHECK_EQ(check_child(run_it_in_fiber, &(struct in_fiber){hold_many, NULL}, err, sizeof err), 0);

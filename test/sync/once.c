@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/once.h>
 
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/once.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -58,7 +58,7 @@ static void *ask_together(void *arg)
     await_state(cancelled, WEFT_FIBER_WAITING);
     await_state(interrupted, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_cancel(cancelled), 0);
-    CHECK_EQ(weft_interrupt(interrupted), 0);
+    CHECK_EQ(weft_fiber_interrupt(interrupted), 0);
     joined(cancelled, -ECANCELED);
     joined(interrupted, -EINTR);
     CHECK_EQ(weft_cancel(first), 0); /* it just goes on */
@@ -72,14 +72,14 @@ static void *ask_together(void *arg)
     return arg;
 }
 
-TEST(the_function_is_called_once_and_the_others_wait_for_it)
+TEST(once_calls_function_once_and_others_wait)
 {
     fresh();
     run_in_fiber(1, ask_together, NULL);
     weft_once_deinit(&once);
 }
 
-TEST(threads_and_pools_ask_for_the_same)
+TEST(threads_and_pools_share_one_once)
 {
     fresh();
     atomic_store(&go, true);
@@ -96,7 +96,7 @@ TEST(threads_and_pools_ask_for_the_same)
     weft_once_deinit(&once);
 }
 
-TEST(a_body_without_a_stack_asks_as_well)
+TEST(stackless_task_waits_for_once)
 {
     enum { ME = 8 << 3 | WEFT__HOLDER_THREAD, YOU = 9 << 3 | WEFT__HOLDER_THREAD };
     struct body body;
@@ -128,7 +128,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_once_is_used_by_its_owner_only)
+TEST(owned_once_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -142,7 +142,7 @@ static void ask_again(void *arg)
 
 static void leave(void *arg)
 {
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static void *asks_within(void *arg)
@@ -167,12 +167,12 @@ static void *destroys_while_waited_on(void *arg)
     return arg;
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(once_misuse_aborts_with_message)
 {
     fresh();
-    must_stop_in_fiber(asks_within, NULL, "once dawn is asked for by the function that it calls");
+    must_stop_in_fiber(asks_within, NULL, "once dawn is called again by its own function");
     must_stop_in_fiber(leaves_by_exit, NULL,
-                       "the function that once dawn calls has left by weft_exit");
+                       "the function that once dawn calls has left by weft_fiber_exit");
     must_stop_in_fiber(destroys_while_waited_on, NULL,
-                       "once dawn was destroyed while somebody waits on it");
+                       "once dawn was destroyed while a fiber or thread waits on it");
 }

@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/oneshot.h>
 
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/oneshot.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -30,7 +30,7 @@ static weft_fiber waiting(void)
     return waiting_in(wait_for_it, NULL);
 }
 
-TEST(a_notify_before_the_wait_is_kept_and_a_second_is_refused)
+TEST(notify_before_wait_is_kept_and_second_notify_is_rejected)
 {
     void *value = NULL;
     int other;
@@ -55,7 +55,7 @@ static void *notify_one_that_waits(void *arg)
     return NULL;
 }
 
-TEST(a_notify_ends_the_wait_with_its_value)
+TEST(notify_ends_oneshot_wait_with_value)
 {
     fresh();
     run_in_fiber(1, notify_one_that_waits, NULL);
@@ -77,7 +77,7 @@ static void *close_one_that_waits(void *arg)
     return NULL;
 }
 
-TEST(a_close_ends_the_wait_and_refuses_the_value)
+TEST(close_ends_oneshot_wait_and_rejects_value)
 {
     fresh();
     run_in_fiber(1, close_one_that_waits, NULL);
@@ -99,7 +99,7 @@ static void *waits_in_vain_then_not(void *arg)
     return NULL;
 }
 
-TEST(a_wait_that_timed_out_may_be_repeated)
+TEST(oneshot_wait_can_be_repeated_after_timeout)
 {
     fresh();
     run_in_fiber(1, waits_in_vain_then_not, NULL);
@@ -118,7 +118,7 @@ static void *cancelled_or_interrupted(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait_and_lose_nothing)
+TEST(cancel_and_interrupt_end_oneshot_wait_and_lose_no_value)
 {
     fresh();
     run_in_fiber(1, cancelled_or_interrupted, NULL);
@@ -127,7 +127,7 @@ TEST(a_cancel_and_an_interrupt_end_a_wait_and_lose_nothing)
     weft_oneshot_deinit(&oneshot);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_oneshot)
 {
     struct body body;
     fresh();
@@ -178,7 +178,7 @@ static void *ask_many_times(void *arg)
     return NULL;
 }
 
-TEST(threads_and_pools_meet_and_the_object_may_go_after_the_wait)
+TEST(oneshot_shared_by_threads_and_pools_can_be_freed_after_wait)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
@@ -191,7 +191,7 @@ TEST(threads_and_pools_meet_and_the_object_may_go_after_the_wait)
     pool_close(a);
 }
 
-TEST(a_plain_thread_notifies_a_fiber)
+TEST(plain_thread_notifies_fiber_through_oneshot)
 {
     fresh();
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -218,7 +218,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_one_is_used_by_its_owner_only)
+TEST(owned_oneshot_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -239,7 +239,7 @@ static void *wait_beside_another(void *arg)
     return arg;
 }
 
-TEST(to_wait_twice_is_a_bug)
+TEST(second_concurrent_oneshot_wait_aborts)
 {
     must_stop(wait_again, NULL, "oneshot answer was waited for twice");
     fresh();
@@ -253,9 +253,9 @@ static void *destroy_while_waited_on(void *arg)
     return arg;
 }
 
-TEST(to_destroy_one_that_is_waited_on_is_a_bug)
+TEST(destroy_of_oneshot_with_waiter_aborts)
 {
     fresh();
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "oneshot answer was destroyed while somebody waits on it");
+                       "oneshot answer was destroyed while a fiber or thread waits on it");
 }

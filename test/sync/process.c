@@ -8,8 +8,8 @@
 #include "io/descriptors.h"
 #include "sched/fixture.h"
 #include "sched/forks.h"
-#include "sync/body.h"
 #include "sync/process.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -72,7 +72,7 @@ static void *exit_codes(void *arg)
     return arg;
 }
 
-TEST(a_wait_gives_the_exit_code_or_the_signal)
+TEST(process_wait_returns_exit_code_or_signal)
 {
     int before = usual_fds();
     run_in_fiber(1, exit_codes, NULL);
@@ -81,7 +81,7 @@ TEST(a_wait_gives_the_exit_code_or_the_signal)
     CHECK(!children());
 }
 
-TEST(a_program_that_cannot_run_is_an_error_of_the_spawn)
+TEST(spawn_of_unrunnable_program_returns_error)
 {
     weft_process *process;
     int before = usual_fds();
@@ -98,9 +98,9 @@ TEST(a_program_that_cannot_run_is_an_error_of_the_spawn)
     CHECK_EQ(weft_process_spawn(&process, run_true, &(struct weft_process_opts){.out = 9999}),
              -EBADF);
     CHECK_EQ(weft_process_spawn(&process, (const char *[]){NULL}, NULL), -EINVAL);
-    weft__thread_fail(1);
+    weft__thread_fail_next(1);
     CHECK_EQ(weft_process_spawn(&process, run_sleep, NULL), -EAGAIN);
-    weft__thread_fail(0);
+    weft__thread_fail_next(0);
     await_fds(before);
     CHECK(!children());
 }
@@ -124,7 +124,7 @@ static void *kill_sleeper(void *arg)
     return arg;
 }
 
-TEST(a_sleeper_is_waited_for_with_a_deadline_and_killed)
+TEST(process_wait_times_out_and_child_can_be_killed)
 {
     run_in_fiber(2, kill_sleeper, NULL);
     CHECK(!children());
@@ -140,7 +140,7 @@ static void *wait_for_kill(void *arg)
     return (void *)(intptr_t)err;
 }
 
-TEST(everybody_who_waits_gets_the_same_status)
+TEST(every_process_waiter_gets_same_status)
 {
     weft_process *process = spawn(run_sleep, NULL);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
@@ -175,7 +175,7 @@ static void *end_wait(void *arg)
         if (way == 0) {
             CHECK_EQ(weft_cancel(fiber), 0);
         } else if (way == 1) {
-            CHECK_EQ(weft_interrupt(fiber), 0);
+            CHECK_EQ(weft_fiber_interrupt(fiber), 0);
         } else {
             CHECK_EQ(weft_process_kill(process, SIGSTOP), 0); /* so that it does not end first */
             weft_process_close(process);
@@ -186,7 +186,7 @@ static void *end_wait(void *arg)
     return arg;
 }
 
-TEST(cancel_interrupt_and_close_end_a_wait)
+TEST(cancel_interrupt_and_close_end_process_wait)
 {
     int before = usual_fds();
     run_in_fiber(1, end_wait, NULL);
@@ -198,7 +198,7 @@ TEST(cancel_interrupt_and_close_end_a_wait)
     CHECK(!children());
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_process)
 {
     struct body body, other;
     struct weft_process_status status;
@@ -271,7 +271,7 @@ static void run_unreported(unsigned workers, weft_fn fn)
     CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
 }
 
-TEST(two_hundred_children_at_once_leave_neither_zombies_nor_descriptors)
+TEST(two_hundred_children_leave_no_zombies_or_descriptors)
 {
     int before = usual_fds();
     run_unreported(2, run_many);
@@ -287,7 +287,7 @@ static void *forget_many(void *arg)
     return arg;
 }
 
-TEST(a_child_whose_handle_is_closed_is_reaped_all_the_same)
+TEST(child_with_closed_handle_is_reaped)
 {
     int before = usual_fds();
     run_unreported(1, forget_many);
@@ -305,7 +305,7 @@ static void on_sigchld(int signal)
     atomic_fetch_add(&sigchlds, 1);
 }
 
-TEST(other_children_and_the_handler_of_sigchld_are_left_alone)
+TEST(other_children_and_sigchld_handler_are_left_alone)
 {
     struct sigaction ours = {.sa_handler = on_sigchld}, before, now;
     int status;
@@ -327,7 +327,7 @@ TEST(other_children_and_the_handler_of_sigchld_are_left_alone)
     CHECK_EQ(sigaction(SIGCHLD, &before, NULL), 0);
 }
 
-TEST(a_status_that_somebody_else_took_is_said_to_be_lost)
+TEST(status_reaped_by_other_code_is_reported_lost)
 {
     struct weft_process_status status;
     struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
@@ -355,7 +355,7 @@ static void output_of(const char *script, struct weft_process_opts opts, char *t
     close(ends[0]);
 }
 
-TEST(directory_environment_and_descriptors_are_as_asked)
+TEST(child_gets_requested_directory_environment_and_fds)
 {
     char text[200];
     const char *const env[] = {"WORD=weft", "PATH=/usr/bin:/bin", NULL};
@@ -387,13 +387,13 @@ static void swaps(void *arg)
     CHECK(strcmp(text, "to2\n") == 0);
 }
 
-TEST(standard_descriptors_may_be_exchanged)
+TEST(standard_descriptors_can_be_swapped)
 {
     char err[CHECK_ERR];
     CHECK_EQ(check_child(swaps, NULL, err, sizeof err), 0);
 }
 
-TEST(groups_and_sessions_are_new_where_asked)
+TEST(child_gets_new_group_and_session_on_request)
 {
     weft_process *same = spawn(run_sleep, NULL);
     weft_process *group = spawn(run_sleep, &(struct weft_process_opts){.new_group = true});
@@ -418,7 +418,7 @@ static unsigned long long ignored_in(const char *text)
     return strtoull(at + 7, NULL, 16) & ~(3ull << 31);
 }
 
-TEST(a_child_ignores_and_blocks_nothing_unless_asked)
+TEST(child_ignores_and_blocks_no_signal_unless_requested)
 {
     char text[200];
     sigset_t some, before;

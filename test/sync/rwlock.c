@@ -2,9 +2,9 @@
 #include <weft/rwlock.h>
 
 #include "base/membarrier.h"
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/rwlock.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -85,7 +85,7 @@ static void *mixed_together(void *arg)
     return arg;
 }
 
-TEST(readers_never_see_a_writer_at_work)
+TEST(readers_never_see_partial_write)
 {
     fresh();
     run_in_fiber(1, mixed_together, NULL);
@@ -94,7 +94,7 @@ TEST(readers_never_see_a_writer_at_work)
     weft_rwlock_deinit(&lock);
 }
 
-TEST(tries_and_deadlines)
+TEST(rwlock_try_fails_immediately_and_timed_lock_at_deadline)
 {
     weft_rwlock zero = WEFT_RWLOCK_INIT;
     CHECK_EQ(weft_rwlock_read(&zero, 0), 0);
@@ -150,7 +150,7 @@ static void *readers_in_turn(void *arg)
     return arg;
 }
 
-TEST(neither_writers_nor_readers_starve)
+TEST(rwlock_starves_neither_writers_nor_readers)
 {
     fresh();
     run_in_fiber(1, writer_first, NULL);
@@ -174,7 +174,7 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait_and_those_behind_go_on)
+TEST(cancel_and_interrupt_end_rwlock_wait_and_waiters_proceed)
 {
     fresh();
     run_in_fiber(1, give_up, NULL);
@@ -191,22 +191,22 @@ static uint64_t word_now(void)
 
 static bool shown(void)
 {
-    return atomic_load(&weft__show_self()->word) == &weft__rwlock_of(&lock)->word;
+    return atomic_load(&weft__reader_slot_self()->word) == &weft__rwlock_of(&lock)->word;
 }
 
 static void *shown_then_switched(void *arg)
 {
-    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    weft__rwlock_enter_slot(weft__rwlock_of(&lock));
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
     CHECK(shown());
-    CHECK(word_now() < WEFT__SHOW_UNIT);
+    CHECK(word_now() < WEFT__READER_SLOT_UNIT);
     CHECK_EQ(weft_rwlock_read(&lock, 0), 0); /* a second one is counted */
-    CHECK_EQ(word_now() / WEFT__SHOW_UNIT, 1);
+    CHECK_EQ(word_now() / WEFT__READER_SLOT_UNIT, 1);
     weft_rwlock_read_unlock(&lock);
     CHECK(!shown());
     CHECK_EQ(weft_rwlock_write(&lock, 0), -ETIMEDOUT);
     weft_fiber writer = waiting(write_once);
-    CHECK_EQ(word_now() / WEFT__SHOW_UNIT, 1);
+    CHECK_EQ(word_now() / WEFT__READER_SLOT_UNIT, 1);
     CHECK_EQ(weft_rwlock_read(&lock, 0), -ETIMEDOUT);
     weft_rwlock_read_unlock(&lock);
     joined(writer, 0);
@@ -222,7 +222,7 @@ static void *shown_then_switched(void *arg)
 
 static void *shown_against_a_thread(void *arg)
 {
-    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    weft__rwlock_enter_slot(weft__rwlock_of(&lock));
     for (int i = 0; i < 20; i++) {
         CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
         CHECK(i > 0 || shown()); /* until a writer finds the slot empty */
@@ -256,9 +256,9 @@ static void *many_calls(void *arg)
     return arg;
 }
 
-TEST(readers_of_a_thread_that_calls_often_are_shown_and_count_as_well)
+TEST(frequent_readers_use_reader_slots_and_block_writers)
 {
-    if (!weft__membarrier_usable()) {
+    if (!weft__membarrier_is_usable()) {
         return;
     }
     fresh();
@@ -267,7 +267,7 @@ TEST(readers_of_a_thread_that_calls_often_are_shown_and_count_as_well)
     fresh();
     run_in_fiber(1, shown_against_a_thread, NULL);
     weft_rwlock_deinit(&lock);
-    for (unsigned i = 0; i < 2 * WEFT__SHOW_SLOTS; i++) { /* slots are given back */
+    for (unsigned i = 0; i < 2 * WEFT__READER_SLOTS; i++) { /* slots are given back */
         fresh();
         run_in_fiber(1, many_calls, NULL);
         weft_rwlock_deinit(&lock);
@@ -302,7 +302,7 @@ static void *come_between(void *arg)
     return arg;
 }
 
-TEST(who_comes_from_another_worker_gets_a_lock_that_one_uses_all_the_time)
+TEST(worker_gets_rwlock_used_constantly_by_other_worker)
 {
     fresh();
     run_in_fiber(2, come_between, NULL);
@@ -310,7 +310,7 @@ TEST(who_comes_from_another_worker_gets_a_lock_that_one_uses_all_the_time)
     weft_rwlock_deinit(&lock);
 }
 
-TEST(a_body_without_a_stack_locks_as_well)
+TEST(stackless_task_locks_rwlock)
 {
     enum { ME = 8 << 3 | WEFT__HOLDER_THREAD };
     struct body reader, writer;
@@ -334,7 +334,7 @@ TEST(a_body_without_a_stack_locks_as_well)
 }
 
 /* Neither one that was let in nor one that gives up lets in those who wait behind a writer. */
-TEST(reader_that_finishes_its_wait_lets_nobody_overtake_a_writer)
+TEST(reader_finishing_its_wait_lets_no_reader_overtake_writer)
 {
     struct body first, second, third, writer;
     fresh();
@@ -368,7 +368,7 @@ TEST(reader_that_finishes_its_wait_lets_nobody_overtake_a_writer)
     weft_rwlock_deinit(&lock);
 }
 
-TEST(writer_that_gives_up_lets_in_the_readers_behind_it)
+TEST(writer_giving_up_admits_readers_behind_writer)
 {
     struct body reader, writer;
     fresh();
@@ -388,7 +388,7 @@ TEST(writer_that_gives_up_lets_in_the_readers_behind_it)
     weft_rwlock_deinit(&lock);
 }
 
-TEST(threads_and_pools_share_one_lock)
+TEST(threads_and_pools_share_one_rwlock)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -411,7 +411,7 @@ static void *use_owned(void *arg)
 {
     fresh();
     weft_rwlock_init(&lock, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
-    weft__rwlock_show_up(weft__rwlock_of(&lock)); /* does nothing here */
+    weft__rwlock_enter_slot(weft__rwlock_of(&lock)); /* does nothing here */
     mixed_together(NULL);
     writer_first(NULL);
     if (arg) {
@@ -421,7 +421,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_lock_is_used_by_its_owner_only)
+TEST(owned_rwlock_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -464,19 +464,19 @@ static void *destroys_locked(void *arg)
 
 static void *destroys_shown(void *arg)
 {
-    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    weft__rwlock_enter_slot(weft__rwlock_of(&lock));
     return destroys_locked(arg);
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(rwlock_misuse_aborts_with_message)
 {
     fresh();
     must_stop_in_fiber(unlocks_unread, NULL,
-                       "rwlock book, which nobody reads, was unlocked by a reader");
+                       "rwlock book, which has no readers, was unlocked by a reader");
     must_stop_in_fiber(unlocks_unwritten, NULL, "unlocks rwlock book, which is held by nobody");
     must_stop_in_fiber(writes_twice, NULL, "locks rwlock book, which it holds already");
     must_stop_in_fiber(destroys_while_waited_on, NULL,
-                       "rwlock book was destroyed while somebody waits on it");
+                       "rwlock book was destroyed while a fiber or thread waits on it");
     must_stop_in_fiber(destroys_locked, NULL, "rwlock book was destroyed while it is locked");
     must_stop_in_fiber(destroys_shown, NULL, "rwlock book was destroyed while it is locked");
 }

@@ -32,7 +32,7 @@ static int parks(void *arg)
 {
     (void)arg;
     atomic_fetch_add(&started, 1);
-    int err = weft_park(WEFT_FOREVER);
+    int err = weft_fiber_park(WEFT_FOREVER);
     atomic_fetch_add(&ended, 1);
     return err;
 }
@@ -41,9 +41,9 @@ static int parks(void *arg)
 static int parks_then_works(void *arg)
 {
     int err = parks(NULL);
-    weft_shield_enter();
+    weft_fiber_shield_enter();
     CHECK_EQ(weft_sleep(MS), 0);
-    weft_shield_leave();
+    weft_fiber_shield_leave();
     atomic_fetch_add(&ended, 10);
     return arg ? (int)(intptr_t)arg : err;
 }
@@ -111,13 +111,13 @@ static void *waits_for_all(void *arg)
     CHECK_EQ(weft_fiber_name(child, name, sizeof name), 0);
     CHECK_STR(name, "child");
     CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), -EINVAL);
-    CHECK_EQ(weft_unpark(child), 0);
+    CHECK_EQ(weft_fiber_unpark(child), 0);
     CHECK_EQ(weft_scope_close(&scope), 0);
-    CHECK_EQ(weft_unpark(child), -ESRCH);
+    CHECK_EQ(weft_fiber_unpark(child), -ESRCH);
     return arg;
 }
 
-TEST(close_waits_for_every_child)
+TEST(scope_close_waits_for_every_child)
 {
     run(waits_for_all);
 }
@@ -145,14 +145,14 @@ static void *children_spawn(void *arg)
     return arg;
 }
 
-TEST(children_may_spawn_into_a_scope_that_closes)
+TEST(children_can_spawn_into_closing_scope)
 {
     run(children_spawn);
 }
 
 static int exits(void *arg)
 {
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static atomic_int destroyed;
@@ -164,12 +164,12 @@ static void destroys(void *value)
     atomic_fetch_add(&destroyed, 1);
 }
 
-static weft_key key;
+static weft_fiber_key key;
 
 static int exits_with_local(void *arg)
 {
-    CHECK_EQ(weft_set_local(key, &destroyed), 0);
-    weft_exit(arg);
+    CHECK_EQ(weft_fiber_set_local(key, &destroyed), 0);
+    weft_fiber_exit(arg);
 }
 
 static void *children_exit(void *arg)
@@ -185,9 +185,9 @@ static void *children_exit(void *arg)
     return arg;
 }
 
-TEST(a_child_that_leaves_by_exit_is_waited_for_to_its_very_end)
+TEST(scope_close_waits_for_cleanups_of_child_that_calls_exit)
 {
-    CHECK_EQ(weft_key_create(&key, destroys), 0);
+    CHECK_EQ(weft_fiber_key_create(&key, destroys), 0);
     run(children_exit);
 }
 
@@ -215,7 +215,7 @@ static void *first_failure(void *arg)
     return arg;
 }
 
-TEST(close_gives_the_first_failure_which_cancels_the_others_if_asked)
+TEST(scope_close_returns_first_failure_and_fail_fast_cancels_rest)
 {
     run(first_failure);
 }
@@ -228,13 +228,13 @@ static void *failure_meanwhile(void *arg)
     while (!weft_scope_is_cancelled(&scope)) {
         weft_yield();
     }
-    CHECK(!weft_cancelled()); /* the parent is not its own child */
+    CHECK(!weft_fiber_is_cancelled()); /* the parent is not its own child */
     CHECK_EQ(weft_scope_spawn(&scope, NULL, returns, NULL, NULL), -ECANCELED);
     CHECK_EQ(weft_scope_close(&scope), -EIO);
     return arg;
 }
 
-TEST(a_cancelled_scope_takes_no_more_children)
+TEST(cancelled_scope_rejects_new_children)
 {
     run(failure_meanwhile);
 }
@@ -270,7 +270,7 @@ static void *cancels_it(void *arg)
 static int cancels_its_scope(void *arg)
 {
     weft_scope_cancel(arg);
-    CHECK(!weft_cancelled()); /* itself it spares */
+    CHECK(!weft_fiber_is_cancelled()); /* itself it spares */
     return 0;
 }
 
@@ -285,7 +285,7 @@ static void *child_cancels_it(void *arg)
     return arg;
 }
 
-TEST(cancel_reaches_every_child_and_close_still_waits)
+TEST(scope_cancel_reaches_every_child_and_close_still_waits)
 {
     run(cancels_it);
     run(child_cancels_it);
@@ -305,13 +305,13 @@ static void *parent_of_three(void *arg)
     int err = weft_scope_close(&shared);
     CHECK_EQ(atomic_load(&ended), 3 + 10);
     if (err == -EINTR) {
-        CHECK(!weft_interrupted());
-        CHECK_EQ(weft_park(0), -ETIMEDOUT);
+        CHECK(!weft_fiber_is_interrupted());
+        CHECK_EQ(weft_fiber_park(0), -ETIMEDOUT);
     } else {
-        CHECK_EQ(weft_park(weft_now()), -ECANCELED); /* the shield is gone */
+        CHECK_EQ(weft_fiber_park(weft_now()), -ECANCELED); /* the shield is gone */
     }
-    struct weft_ended_wait what;
-    CHECK_EQ(weft_ended_wait(&what), 0);
+    struct weft_fiber_ended_wait what;
+    CHECK_EQ(weft_fiber_ended_wait(&what), 0);
     CHECK_STR(what.what, err == -EINTR ? "scope" : "park");
     return (void *)(intptr_t)err;
 }
@@ -324,7 +324,7 @@ static void *cancels_the_parent(void *arg)
         CHECK_EQ(weft_spawn(&parent, parent_of_three, NULL, NULL), 0);
         await_count(&started, 3);
         await_state(parent, WEFT_FIBER_WAITING);
-        CHECK_EQ(i ? weft_cancel(parent) : weft_interrupt(parent), 0);
+        CHECK_EQ(i ? weft_cancel(parent) : weft_fiber_interrupt(parent), 0);
         CHECK_EQ(weft_join(parent, &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i ? -ECANCELED : -EINTR);
         fresh();
@@ -332,7 +332,7 @@ static void *cancels_the_parent(void *arg)
     return arg;
 }
 
-TEST(a_parent_that_is_cancelled_or_interrupted_in_close_ends_its_children_first)
+TEST(parent_cancelled_or_interrupted_in_close_ends_children_first)
 {
     run(cancels_the_parent);
 }
@@ -361,7 +361,7 @@ static void *looks_at_the_parent(void *arg)
     return arg;
 }
 
-TEST(a_parent_that_waits_names_a_child)
+TEST(waiting_scope_parent_names_child)
 {
     run_in_fiber(1, looks_at_the_parent, NULL);
 }
@@ -408,7 +408,7 @@ static void *deadline_elsewhere(void *arg)
     return arg;
 }
 
-TEST(at_the_deadline_the_children_are_cancelled)
+TEST(scope_deadline_cancels_children)
 {
     run(deadline_in_close);
     run(deadline_elsewhere);
@@ -444,7 +444,7 @@ static void *nested(void *arg)
     return arg;
 }
 
-TEST(scopes_inside_have_the_nearer_deadline)
+TEST(nested_scope_inherits_earlier_deadline)
 {
     run(nested);
 }
@@ -474,7 +474,7 @@ static void *cancel_from_above(void *arg)
     return arg;
 }
 
-TEST(a_cancel_reaches_the_scopes_inside)
+TEST(scope_cancel_reaches_nested_scopes)
 {
     run(cancel_from_above);
 }
@@ -488,7 +488,7 @@ static void *exits_with_open_scopes(void *arg)
     CHECK_EQ(weft_scope_open(&inner, NULL), 0);
     spawn(&outer, parks_then_works, 0);
     spawn(&inner, parks_then_works, 0);
-    weft_exit(arg);
+    weft_fiber_exit(arg);
 }
 
 static void *joins_it(void *arg)
@@ -503,7 +503,7 @@ static void *joins_it(void *arg)
     return arg;
 }
 
-TEST(a_fiber_that_exits_with_scopes_open_ends_their_children_first)
+TEST(exit_with_open_scopes_ends_their_children_first)
 {
     run(joins_it);
 }
@@ -538,7 +538,7 @@ static void *children_elsewhere(void *arg)
     return arg;
 }
 
-TEST(the_children_may_live_in_another_pool_and_the_parent_be_a_thread)
+TEST(scope_parent_can_be_thread_with_children_in_other_pool)
 {
     weft_scope scope;
     other_pool = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "other"});
@@ -552,16 +552,16 @@ TEST(the_children_may_live_in_another_pool_and_the_parent_be_a_thread)
 static void *closes_in_a_hop(void *arg)
 {
     weft_scope scope;
-    struct weft_hop hop;
+    struct weft_migration hop;
     open_it(&scope, OPTS(.deadline = weft_after(HOUR)));
     spawn(&scope, returns, 0);
-    CHECK_EQ(weft_hop_enter(&hop, other_pool, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_migration_enter(&hop, other_pool, WEFT_ANY_WORKER), 0);
     CHECK_EQ(weft_scope_close(&scope), 0);
-    weft_hop_leave(&hop);
+    weft_migration_leave(&hop);
     return arg;
 }
 
-TEST(a_scope_may_be_closed_in_a_scoped_hop)
+TEST(scope_can_be_closed_inside_scoped_migration)
 {
     other_pool = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "other"});
     run(closes_in_a_hop);
@@ -584,7 +584,7 @@ static void *spawn_fails(void *arg)
     return arg;
 }
 
-TEST(a_spawn_that_fails_leaves_the_scope_as_it_was)
+TEST(failed_spawn_leaves_scope_unchanged)
 {
     run(spawn_fails);
 }
@@ -606,7 +606,7 @@ static void *needs_no_memory(void *arg)
     return arg;
 }
 
-TEST(a_child_needs_no_memory_but_its_fiber)
+TEST(scope_child_needs_no_memory_beyond_its_fiber)
 {
     run_in_fiber(1, needs_no_memory, NULL);
 }
@@ -687,7 +687,7 @@ static void misuses(void *fn)
     run_in_fiber(1, *(weft_fn *)fn, NULL);
 }
 
-TEST(misuse_is_found)
+TEST(scope_misuse_aborts_with_message)
 {
     static const struct {
         weft_fn fn;
@@ -695,7 +695,7 @@ TEST(misuse_is_found)
     } cases[] = {
         {closes_the_outer, "weft_scope_close: scope outer is closed while scope inner, which was "
                            "opened after it, is open: fiber #"},
-        {child_closes, "weft_scope_close was not called by the one who opened scope without a "
+        {child_closes, "weft_scope_close was not called by the opener of scope without a "
                        "name: fiber #"},
         {closes_twice, "weft_scope_close: the scope is not open"},
         {spawns_into_closed, "weft_scope_spawn: the scope is not open"},
@@ -734,7 +734,7 @@ static void *many_at_the_deadline(void *arg)
     return NULL;
 }
 
-TEST(at_the_deadline_of_many_nobody_is_forgotten)
+TEST(scope_deadline_with_many_children_cancels_every_child)
 {
     run_in_fiber(2, many_at_the_deadline, NULL);
     run_in_fiber(1, many_at_the_deadline, &shared);

@@ -37,7 +37,7 @@ static int put(weft_chan *chan, int item)
     return weft_chan_send(chan, &item, 0);
 }
 
-TEST(the_case_that_is_ready_is_done_and_no_other)
+TEST(select_executes_only_the_ready_case)
 {
     int x = -1, y = -1, out = 5;
     open_two(1);
@@ -60,7 +60,7 @@ TEST(the_case_that_is_ready_is_done_and_no_other)
     close_two();
 }
 
-TEST(a_closed_channel_is_ready_with_its_status)
+TEST(select_reports_closed_channel_as_ready_with_status)
 {
     int x = 7;
     open_two(1);
@@ -76,7 +76,7 @@ TEST(a_closed_channel_is_ready_with_its_status)
     close_two();
 }
 
-TEST(a_point_in_time_is_a_case)
+TEST(select_case_can_be_point_in_time)
 {
     int x;
     open_two(0);
@@ -91,7 +91,7 @@ TEST(a_point_in_time_is_a_case)
     close_two();
 }
 
-TEST(a_case_of_nothing_is_never_ready)
+TEST(select_case_of_null_object_is_never_ready)
 {
     int x;
     struct weft_case cases[] = {weft_case_recv(NULL, &x), weft_case_event(NULL),
@@ -155,7 +155,7 @@ static void *each_ends_a_wait(void *arg)
     return arg;
 }
 
-TEST(each_kind_of_case_ends_a_wait)
+TEST(each_kind_of_select_case_ends_wait)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
         open_two(0);
@@ -168,7 +168,7 @@ static void *ended_from_outside(void *arg)
 {
     struct chooser c;
     weft_fiber fiber = choosing(&c);
-    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(put(a, 1), -ETIMEDOUT); /* nobody waits any more */
     CHECK_EQ(chosen(fiber, &c), -EINTR);
     fiber = choosing(&c);
@@ -179,7 +179,7 @@ static void *ended_from_outside(void *arg)
     return arg;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_select)
+TEST(cancel_and_interrupt_end_select)
 {
     open_two(0);
     run_in_fiber(1, ended_from_outside, NULL);
@@ -197,7 +197,7 @@ static void *one_place_for_two(void *arg)
     return arg;
 }
 
-TEST(only_the_first_hands_over)
+TEST(select_transfers_item_through_first_case_only)
 {
     open_two(0);
     run_in_fiber(1, one_place_for_two, NULL);
@@ -219,7 +219,7 @@ static void *two_selects_meet(void *arg)
     return arg;
 }
 
-TEST(a_select_meets_another_but_never_itself)
+TEST(select_pairs_with_other_select_but_never_with_itself)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
         open_two(0);
@@ -257,7 +257,7 @@ static void *counts(void *arg)
     return NULL;
 }
 
-TEST(of_those_that_are_ready_none_is_starved)
+TEST(select_starves_no_ready_case)
 {
     weft_chan *chans[MANY];
     for (int some = 0; some < 3; some++) {
@@ -298,7 +298,7 @@ static void *sends_to_the_last(void *arg)
     return arg;
 }
 
-TEST(thousands_of_cases_at_once)
+TEST(select_handles_thousands_of_cases)
 {
     static weft_chan *chans[WEFT_SELECT_MAX];
     for (int i = 0; i < WEFT_SELECT_MAX; i++) {
@@ -333,10 +333,10 @@ static void no_such_kind(void *arg)
     (void)arg;
 }
 
-TEST(misuse_is_reported)
+TEST(select_misuse_aborts_with_message)
 {
     must_stop(too_many, NULL, "weft_select: 4001 cases are too many");
-    must_stop(no_such_kind, NULL, "weft_select: there is no kind of case");
+    must_stop(no_such_kind, NULL, "weft_select: unknown case kind");
 }
 
 /* --- who meets whom ------------------------------------------------------------------ */
@@ -372,7 +372,7 @@ static void *sends_to_either(void *arg)
     return arg;
 }
 
-TEST(threads_and_pools_select_on_the_same_channels)
+TEST(threads_and_pools_select_on_same_channels)
 {
     for (size_t capacity = 0; capacity < 2; capacity++) {
         open_two(capacity);
@@ -416,7 +416,7 @@ static void *on_owned(void *arg)
     return arg;
 }
 
-TEST(a_select_may_have_an_owned_channel_among_its_cases)
+TEST(select_accepts_owned_channel_as_case)
 {
     run_in_fiber(1, on_owned, NULL);
 }
@@ -464,7 +464,7 @@ static void *changes(void *arg)
     return arg;
 }
 
-TEST(a_condition_is_a_case_and_its_mutex_is_held_again)
+TEST(select_case_of_condition_reacquires_mutex)
 {
     open_two(0);
     run_in_fiber(1, changes, NULL);
@@ -495,7 +495,7 @@ static void *selects_futures(void *arg)
     return arg;
 }
 
-TEST(a_future_is_a_case)
+TEST(select_accepts_future_as_case)
 {
     run_in_fiber(1, selects_futures, NULL);
     run_in_fiber(2, selects_futures, NULL);
@@ -536,7 +536,7 @@ static bool selecting_end(struct selecting *body, enum weft__reason reason)
     return weft__waiter_fire(&body->select.waiter, reason, &ready);
 }
 
-TEST(a_body_without_a_stack_selects_as_well)
+TEST(stackless_task_selects)
 {
     struct selecting body;
     weft_future *future;
@@ -579,7 +579,7 @@ TEST(a_body_without_a_stack_selects_as_well)
     close_two();
 }
 
-TEST(a_select_without_a_stack_ends_by_time_and_cancel)
+TEST(stackless_select_ends_by_timeout_and_cancel)
 {
     struct selecting body;
     int64_t deadline = weft_after(3600000 * MS);
@@ -612,16 +612,15 @@ static void selects_with_a_mutex(void *arg)
     (void)arg;
 }
 
-TEST(without_a_stack_a_mutex_is_not_for_the_select)
+TEST(stackless_select_of_condition_with_mutex_aborts)
 {
-    must_stop(selects_with_a_mutex, NULL,
-              "a body without a stack selects a condition with a mutex");
+    must_stop(selects_with_a_mutex, NULL, "a stackless task selects a condition with a mutex");
 }
 
 /* --- what was waited on --------------------------------------------------------------------------
  */
 
-static struct weft_ended_wait ended;
+static struct weft_fiber_ended_wait ended;
 
 static void *select_of_four(void *arg)
 {
@@ -630,7 +629,7 @@ static void *select_of_four(void *arg)
                                 weft_case_event(NULL),
                                 weft_case_at(weft_after(INT64_C(1000000000000)))};
     int err = weft_select(cases, 4, WEFT_FOREVER);
-    CHECK_EQ(weft_ended_wait(&ended), 0);
+    CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     return (void *)(intptr_t)err;
 }
 
@@ -652,7 +651,7 @@ static void *interrupt_selects(void *arg)
         CHECK(strstr(text, " gate and 2 others\n"));
         CHECK(strstr(text, "\"name\":\"gate\"},\"others\":2"));
         free(text);
-        ended = (struct weft_ended_wait){0};
+        ended = (struct weft_fiber_ended_wait){0};
         end_wait(fiber, cancel);
         CHECK_STR(ended.what, "select");
         CHECK_STR(ended.name, "gate");
@@ -664,7 +663,7 @@ static void *interrupt_selects(void *arg)
     return arg;
 }
 
-TEST(an_interrupted_select_tells_the_first_of_its_cases_by_name_and_how_many_others)
+TEST(interrupted_select_reports_first_case_name_and_case_count)
 {
     run_in_fiber(1, interrupt_selects, NULL);
 }

@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/sem.h>
 
-#include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/sem.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -31,7 +31,7 @@ static weft_fiber waiting(uintptr_t n)
     return waiting_in(acquire, (void *)n);
 }
 
-TEST(permits_are_counted)
+TEST(semaphore_permits_are_counted)
 {
     fresh(3);
     CHECK_EQ(weft_sem_acquire(&sem, 2, 0), 0);
@@ -61,7 +61,7 @@ static void *in_order(void *arg)
     return arg;
 }
 
-TEST(nobody_overtakes_one_who_waits_for_many)
+TEST(waiter_for_many_permits_is_never_overtaken)
 {
     fresh(0);
     run_in_fiber(1, in_order, NULL);
@@ -81,7 +81,7 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-TEST(when_one_gives_up_those_behind_are_served)
+TEST(semaphore_waiter_giving_up_lets_next_waiters_proceed)
 {
     fresh(0);
     run_in_fiber(1, give_up, NULL);
@@ -89,7 +89,7 @@ TEST(when_one_gives_up_those_behind_are_served)
     weft_sem_deinit(&sem);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_semaphore)
 {
     struct body body, behind;
     fresh(1);
@@ -117,7 +117,7 @@ static void *release_one(void *arg)
     return arg;
 }
 
-TEST(threads_and_pools_meet_at_one_semaphore)
+TEST(threads_and_pools_share_one_semaphore)
 {
     fresh(0);
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
@@ -156,7 +156,7 @@ static void *wait_on_stack(void *arg)
     return arg;
 }
 
-TEST(a_semaphore_may_live_in_the_frame_of_who_waits)
+TEST(semaphore_can_live_on_stack_of_waiter)
 {
     run_in_fiber(3, wait_on_stack, NULL);
 }
@@ -174,7 +174,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_semaphore_is_used_by_its_owner_only)
+TEST(owned_semaphore_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -192,10 +192,10 @@ static void overflows(void *arg)
     weft_sem_release(arg, 1);
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(semaphore_misuse_aborts_with_message)
 {
     fresh(0);
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "semaphore seats was destroyed while somebody waits on it");
+                       "semaphore seats was destroyed while a fiber or thread waits on it");
     must_stop(overflows, &sem, "more than 2^62 permits");
 }

@@ -7,8 +7,8 @@
 #include "fiber/sanitizer.h"
 #include "io/descriptors.h"
 #include "sched/fixture.h"
-#include "sync/body.h"
 #include "sync/signal.h"
+#include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
 
@@ -69,7 +69,7 @@ static void *take_one(void *arg)
     return NULL;
 }
 
-TEST(a_signal_ends_a_wait)
+TEST(signal_ends_wait)
 {
     weft_signal_set *set = OPEN(SIGUSR1, SIGUSR2);
     take_one(set); /* a plain thread */
@@ -78,7 +78,7 @@ TEST(a_signal_ends_a_wait)
     weft_signal_close(set);
 }
 
-TEST(a_signal_that_every_thread_blocks_ends_a_wait_as_well)
+TEST(signal_blocked_by_every_thread_ends_wait)
 {
     sigset_t some, before;
     struct weft_signal_info info;
@@ -96,7 +96,7 @@ TEST(a_signal_that_every_thread_blocks_ends_a_wait_as_well)
     CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 
-TEST(signals_with_values_and_children_bring_their_details)
+TEST(queued_signals_and_sigchld_carry_details)
 {
     struct weft_signal_info info;
     weft_signal_set *set = OPEN(SIGRTMIN + 2, SIGCHLD);
@@ -118,7 +118,7 @@ TEST(signals_with_values_and_children_bring_their_details)
 
 /* --- several ---------------------------------------------------------------------------------- */
 
-TEST(signals_that_were_not_taken_count_and_the_lowest_comes_first)
+TEST(pending_signals_are_counted_and_lowest_comes_first)
 {
     struct weft_signal_info info;
     /* Sets are served from the youngest to the oldest: what these have, the last one has. */
@@ -159,7 +159,7 @@ static void *count_one(void *arg)
     return (void *)(intptr_t)err;
 }
 
-TEST(each_set_gets_the_signal_and_one_waiter_of_each_takes_it)
+TEST(each_set_gets_signal_and_one_waiter_per_set_takes_signal)
 {
     weft_signal_set *a = OPEN(SIGUSR1), *b = OPEN(SIGUSR1, SIGUSR2);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -192,7 +192,7 @@ static void *end_wait(void *arg)
     void *result;
     CHECK_EQ(weft_spawn(&fiber, count_one, set, NULL), 0);
     await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
     send_self(SIGUSR1); /* it is for the next */
@@ -201,13 +201,13 @@ static void *end_wait(void *arg)
     return NULL;
 }
 
-TEST(a_cancel_and_an_interrupt_end_a_wait_and_take_no_signal)
+TEST(cancel_and_interrupt_end_signal_wait_and_take_no_signal)
 {
     run_in_fiber(1, end_wait, NULL);
     run_in_fiber(2, end_wait, &taken);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_signal)
 {
     struct body body;
     struct weft_signal_info info = {0};
@@ -248,7 +248,7 @@ static void nothing(int signal)
     (void)signal;
 }
 
-TEST(what_a_signal_did_before_it_does_again_after_the_last_close)
+TEST(last_close_restores_previous_signal_disposition)
 {
     struct sigaction mine = {.sa_handler = nothing}, before;
     CHECK_EQ(sigaction(SIGUSR1, &mine, &before), 0);
@@ -267,7 +267,7 @@ TEST(what_a_signal_did_before_it_does_again_after_the_last_close)
     CHECK_EQ(sigaction(SIGUSR1, &before, NULL), 0);
 }
 
-TEST(an_ignored_signal_stays_ignored_unless_forced)
+TEST(ignored_signal_stays_ignored_unless_forced)
 {
     weft_signal_set *set = NULL;
     const int hup[] = {SIGUSR2, SIGHUP};
@@ -295,7 +295,7 @@ TEST(an_ignored_signal_stays_ignored_unless_forced)
     CHECK(signal(SIGHUP, SIG_DFL) != SIG_ERR);
 }
 
-TEST(some_signals_cannot_be_waited_for)
+TEST(unwaitable_signals_are_rejected)
 {
     static const int wrong[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGABRT, 0, -1, 65, 1000, 32};
     weft_signal_set *set;
@@ -334,7 +334,7 @@ static void await_watchers(int n)
     }
 }
 
-TEST(descriptors_and_the_watcher_go_with_the_last_set)
+TEST(last_close_ends_watcher_and_closes_descriptors)
 {
     weft_signal_set *a = OPEN(SIGUSR1), *b;
     await_watchers(1); /* it names itself */
@@ -351,7 +351,7 @@ TEST(descriptors_and_the_watcher_go_with_the_last_set)
     CHECK_EQ(count_descriptors(), before);
 }
 
-TEST(an_open_that_fails_leaves_nothing_behind)
+TEST(failed_signal_open_leaks_nothing)
 {
     weft_signal_set *set = OPEN(SIGUSR1);
     const int usr[] = {SIGUSR1};
@@ -359,9 +359,9 @@ TEST(an_open_that_fails_leaves_nothing_behind)
     weft_signal_close(set);
     await_watchers(0);
     int before = count_descriptors();
-    weft__thread_fail(1);
+    weft__thread_fail_next(1);
     CHECK_EQ(weft_signal_open(&set, usr, 1, NULL), -EAGAIN);
-    weft__thread_fail(0);
+    weft__thread_fail_next(0);
     CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
     CHECK_EQ(count_descriptors(), before);
 }

@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/waitgroup.h>
 
-#include "sync/body.h"
 #include "sync/fixture.h"
+#include "sync/stackless.h"
 #include "sync/waitgroup.h"
 
 #define MS INT64_C(1000000)
@@ -45,7 +45,7 @@ static void *wait_for_eight(void *arg)
     return arg;
 }
 
-TEST(a_wait_ends_when_all_are_done_and_again)
+TEST(waitgroup_wait_ends_when_all_done_and_group_is_reusable)
 {
     fresh();
     CHECK_EQ(weft_waitgroup_wait(&group, 0), 0); /* nothing to wait for */
@@ -66,7 +66,7 @@ static void *ended_otherwise(void *arg)
         fibers[i] = waiting_in(wait_for_it, NULL);
     }
     CHECK_EQ(weft_cancel(fibers[0]), 0);
-    CHECK_EQ(weft_interrupt(fibers[1]), 0);
+    CHECK_EQ(weft_fiber_interrupt(fibers[1]), 0);
     weft_waitgroup_add(&group, -2);
     weft_waitgroup_add(&group, 1); /* used again before the third has run */
     static const int expected[] = {-ECANCELED, -EINTR, 0};
@@ -78,7 +78,7 @@ static void *ended_otherwise(void *arg)
     return NULL;
 }
 
-TEST(a_deadline_a_cancel_and_an_interrupt_end_a_wait)
+TEST(deadline_cancel_and_interrupt_end_waitgroup_wait)
 {
     fresh();
     run_in_fiber(1, ended_otherwise, NULL);
@@ -86,7 +86,7 @@ TEST(a_deadline_a_cancel_and_an_interrupt_end_a_wait)
     weft_waitgroup_deinit(&group);
 }
 
-TEST(a_body_without_a_stack_waits_as_well)
+TEST(stackless_task_waits_for_waitgroup)
 {
     struct body body;
     fresh();
@@ -123,12 +123,12 @@ static void *wait_in_frame(void *arg)
     return arg;
 }
 
-TEST(a_group_may_live_in_the_frame_of_who_waits)
+TEST(waitgroup_can_live_on_stack_of_waiter)
 {
     run_in_fiber(3, wait_in_frame, NULL);
 }
 
-TEST(threads_and_pools_meet_at_one_group)
+TEST(threads_and_pools_share_one_waitgroup)
 {
     fresh();
     memset(written, 0, sizeof written);
@@ -162,7 +162,7 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-TEST(an_owned_group_is_used_by_its_owner_only)
+TEST(owned_waitgroup_aborts_when_used_by_non_owner)
 {
     used_by_owner_only(use_owned);
 }
@@ -182,10 +182,10 @@ static void goes_below_zero(void *arg)
     weft_waitgroup_add(arg, -3);
 }
 
-TEST(bugs_of_callers_are_named)
+TEST(waitgroup_misuse_aborts_with_message)
 {
     fresh();
     must_stop_in_fiber(destroy_while_waited_on, NULL,
-                       "wait group crowd was destroyed while somebody waits on it");
-    must_stop(goes_below_zero, &group, "wait group crowd: its count of 2 and -3");
+                       "wait group crowd was destroyed while a fiber or thread waits on it");
+    must_stop(goes_below_zero, &group, "wait group crowd: count 2 plus -3 is below zero");
 }

@@ -19,7 +19,7 @@ static int64_t due_at(int64_t deadline, unsigned shift)
 
 static void not_early(struct weft__timer *timer, void *now)
 {
-    CHECK(!weft__timer_pending(timer));
+    CHECK(!weft__timer_is_pending(timer));
     CHECK(timer->deadline <= *(int64_t *)now);
 }
 
@@ -40,15 +40,15 @@ static void check_boundary(int64_t start, int64_t deadline, unsigned shift)
     for (int64_t step = due - start; step > 0; step /= 2) {
         int64_t now = due - step;
         weft__wheel_advance(&wheel, now, SIZE_MAX, &now);
-        CHECK(weft__timer_pending(&timer) || (deadline <= start && now >= deadline));
+        CHECK(weft__timer_is_pending(&timer) || (deadline <= start && now >= deadline));
         CHECK(weft__wheel_next(&wheel) <= due);
     }
     weft__wheel_advance(&wheel, due, SIZE_MAX, &due);
-    CHECK(!weft__timer_pending(&timer));
+    CHECK(!weft__timer_is_pending(&timer));
     CHECK_EQ(weft__wheel_next(&wheel), INT64_MAX);
 }
 
-TEST(level_boundaries_are_exact)
+TEST(wheel_level_boundaries_are_exact)
 {
     for (unsigned k = 0; k < 63; k++) {
         for (int64_t off = -1; off <= 1; off++) {
@@ -70,7 +70,7 @@ TEST(level_boundaries_are_exact)
     check_boundary(5, -5, TICK);
 }
 
-TEST(a_lone_sleeper_is_woken_once)
+TEST(single_sleeper_is_woken_once)
 {
     struct weft__timer timer, other;
     int64_t start = 1000000000000, deadline = start + 3600000000000;
@@ -99,7 +99,7 @@ static void in_order(struct weft__timer *timer, void *now)
     last_deadline = timer->deadline;
 }
 
-TEST(a_stalled_clock_catches_up_in_one_call)
+TEST(stalled_clock_catches_up_in_one_advance)
 {
     enum { COUNT = 10000 };
     static struct weft__timer timers[COUNT];
@@ -153,7 +153,7 @@ TEST(mass_expiry_is_sliced)
     free(timers);
 }
 
-TEST(a_slot_can_be_emptied_in_the_middle_of_its_cascade)
+TEST(slot_can_be_emptied_in_middle_of_cascade)
 {
     enum { COUNT = 3 * WEFT__WHEEL_MOVES };
     static struct weft__timer timers[COUNT];
@@ -174,7 +174,7 @@ TEST(a_slot_can_be_emptied_in_the_middle_of_its_cascade)
     CHECK_EQ(weft__wheel_next(&wheel), INT64_MAX);
 }
 
-TEST(the_last_in_a_cascade_does_not_hide_earlier_ones_that_moved_down)
+TEST(last_timer_of_cascade_does_not_hide_earlier_moved_timers)
 {
     struct weft__timer timers[3];
     int64_t first = (int64_t)(WEFT__WHEEL_LOW + 10) << TICK, last = (int64_t)(WEFT__WHEEL_LOW + 60)
@@ -266,7 +266,7 @@ static void *advance(void *arg)
     return NULL;
 }
 
-TEST(threads_may_add_cancel_and_advance_at_once)
+TEST(threads_can_add_cancel_and_advance_concurrently)
 {
     pthread_t users[USERS], advancers[ADVANCERS];
     check_seed();

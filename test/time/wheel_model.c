@@ -58,7 +58,7 @@ static int64_t tick_ns(uint64_t tick, unsigned shift)
 static void note(struct weft__timer *timer, void *arg)
 {
     struct firing *firing = arg;
-    CHECK(!weft__timer_pending(timer));
+    CHECK(!weft__timer_is_pending(timer));
     CHECK(timer->deadline <= firing->now);
     CHECK(firing->count < LIVE);
     firing->fired[firing->count++] = (struct item *)timer;
@@ -159,9 +159,9 @@ static void add_one(void)
     struct item *item = spare[--spares];
     int64_t before = weft__wheel_next(&wheel), deadline = random_deadline();
     weft__timer_init(&item->timer, note);
-    CHECK(!weft__timer_pending(&item->timer));
+    CHECK(!weft__timer_is_pending(&item->timer));
     bool earlier = weft__wheel_add(&wheel, &item->timer, deadline);
-    CHECK(weft__timer_pending(&item->timer));
+    CHECK(weft__timer_is_pending(&item->timer));
     CHECK_EQ(earlier, weft__wheel_next(&wheel) < before);
     model_insert(item, deadline);
 }
@@ -302,7 +302,7 @@ static void random_operation(void)
     }
 }
 
-TEST(random_operations_agree_with_a_sorted_array)
+TEST(wheel_random_operations_match_sorted_array)
 {
     weft__rand_seed(&rng, check_seed());
     for (spares = 0; spares < LIVE; spares++) {

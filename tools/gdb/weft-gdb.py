@@ -70,7 +70,7 @@ class Fiber:
         self.code = number(task["state"]) & STATE_MASK
         self.state = STATES.get(self.code, "?")
         self.flags = int(task["flags"])
-        self.body = bool(self.flags & BODY)
+        self.stackless = bool(self.flags & BODY)
         if self.flags & GROUPED:
             label = int(task["label"])
             self.name = text(label, 15) if label else "-"
@@ -99,7 +99,7 @@ class Fiber:
         if self.state != "waiting":
             return ""
         try:
-            if not self.body:
+            if not self.stackless:
                 note = self.task["note"].dereference()
                 return waits_text(int(note["kind"]), int(note["on"]))
             return self.frames()[0] if self.is_frames() else ""
@@ -112,7 +112,7 @@ class Fiber:
         return top is not None and any(top)
 
     def is_frames(self):
-        return text(int(at(int(self.task["body"]), "struct weft__body_kind")["what"])) == "frame fiber"
+        return text(int(at(int(self.task["stackless"]), "struct weft__stackless_kind")["what"])) == "frame fiber"
 
     def frames(self):
         """Of a fiber without a stack, innermost first."""
@@ -124,7 +124,7 @@ class Fiber:
                 wait = at(int(frame["wait"]), "struct weft__await")
                 line = "%s, %s" % (waits_text(int(wait["kind"]), int(wait["on"]), int(frame["waits"]) - 1), line)
             if int(frame["next"]):
-                point = at(int(frame["next"]), "struct weft_point")
+                point = at(int(frame["next"]), "struct weft_resume_point")
                 line += ", then %s at %s:%d" % (text(int(point["name"])), text(int(point["file"]), 200), int(point["line"]))
             lines.append(line)
             address = int(frame["caller"])
@@ -152,7 +152,7 @@ def holder_text(what, on):
         word = number(at(on, "struct weft__rwlock")["writer"])
     elif what == "scope":
         scope = at(on, "struct weft__scope")
-        child = int(scope["running"]["first"]) or int(scope["told"]["first"])
+        child = int(scope["running"]["first"]) or int(scope["cancelled_children"]["first"])
         handle = int(at(child, "struct weft__child")["fiber"]) if child else 0
         return fiber_text(handle & 0xFFFFFFFF, handle >> 32) if handle else ""
     else:
@@ -302,7 +302,7 @@ gdb.events.cont.connect(unwinder.leave)
 def go_to(fiber):
     """Makes the fiber's frames visible; the number of the first."""
     unwinder.leave()
-    if fiber.body and fiber.state != "running":
+    if fiber.stackless and fiber.state != "running":
         raise gdb.GdbError("Fiber %s has no stack: weft bt %s" % (fiber.id, fiber.id))
     if fiber.state == "running":
         thread = fiber.thread()
@@ -368,7 +368,7 @@ class Backtrace(gdb.Command):
 
     def invoke(self, argument, from_tty):
         fiber, before = find(argument), gdb.selected_thread()
-        if fiber.body and fiber.state != "running":
+        if fiber.stackless and fiber.state != "running":
             for index, line in enumerate(fiber.frames() if fiber.is_frames() else []):
                 print("#%-2d %s" % (index, line))
             return

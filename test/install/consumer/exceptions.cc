@@ -47,7 +47,7 @@ void go_elsewhere(int turn)
         weft_yield();
         break;
     case 1:
-        weft_switch_to(pools[turn / 3 % 2], WEFT_ANY_WORKER);
+        weft_fiber_migrate(pools[turn / 3 % 2], WEFT_ANY_WORKER);
         break;
     default:
         weft_sleep(1000);
@@ -123,7 +123,7 @@ void *catch_many(void *arg)
             throw trouble(who, "very last");
         } catch (...) {
             weft_yield();
-            weft_exit(arg); // which lets both go
+            weft_fiber_exit(arg); // which lets both go
         }
     }
     return nullptr;

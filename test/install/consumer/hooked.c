@@ -17,7 +17,7 @@ static void *first(void *arg)
 {
     weft_spawn(NULL, other, NULL, NULL);
     usleep(1000);
-    return turns == 1 && weft_hook_active() ? arg : NULL;
+    return turns == 1 && weft_hook_is_active() ? arg : NULL;
 }
 
 int main(int argc, char **argv)

@@ -46,7 +46,7 @@ static void *hold(void *ready)
     char *volatile mine = malloc(4000);
     mine[0] = 1;
     weft_event_set(ready);
-    weft_park(WEFT_FOREVER);
+    weft_fiber_park(WEFT_FOREVER);
     free(mine);
     return NULL;
 }

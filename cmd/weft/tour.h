@@ -1,9 +1,0 @@
-/* `weft demo`: shows what the library does on this machine. */
-#ifndef WEFT_CMD_TOUR_H
-#define WEFT_CMD_TOUR_H
-
-/* fibers: how many to park; 0: a million, or as many as fit into a quarter of the free memory.
- * Returns the exit status. */
-int tour(long fibers);
-
-#endif

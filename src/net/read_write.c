@@ -1,0 +1,493 @@
+/* Read and write descriptors of any kind. */
+#include <errno.h>
+#include <limits.h>
+
+#include <weft/io.h>
+
+#include "io/fd.h"
+#include "io/raw_call.h"
+#include "net/call.h"
+#include "net/file_op.h"
+#include "net/message.h"
+#include "sched/ident.h"
+
+static const struct weft__wait_kind read_kind = {.name = "read", .descriptor = true};
+static const struct weft__wait_kind write_kind = {.name = "write", .descriptor = true};
+static const struct weft__wait_kind ready_kind = {.name = "readiness", .descriptor = true};
+
+static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, size_t n,
+                                   enum weft__side side)
+{
+    return side == WEFT__SIDE_IN ? weft__raw_recv(record->number, buf, n)
+                                 : weft__raw_send(record->number, buf, n);
+}
+
+/* Record the outcome of a try: less than requested was transferred. */
+static inline void note_short(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                              ssize_t result, size_t n)
+{
+    if (result != (ssize_t)n && weft__fd_short_means_empty(record)) {
+        weft__fd_note_empty(&record->side[side], edges);
+    }
+}
+
+static inline void note_result(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                               ssize_t result, size_t n)
+{
+    if (result > 0) {
+        note_short(record, side, edges, result, n);
+    } else if (result == -EAGAIN) {
+        weft__fd_note_empty(&record->side[side], edges);
+    }
+}
+
+/* The edge was spurious: wait again. As run_by_readiness in net/call.c, without an operation. */
+static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, void *buf, size_t n,
+                                                    enum weft__side side,
+                                                    struct weft__fd_snapshot seen, int64_t deadline)
+{
+    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
+    for (;;) {
+        int err = weft__call_wait_edge(record, side, seen, deadline, kind);
+        if ((err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation) {
+            return err ? err : WEFT__CLOSED;
+        }
+        seen.edges = weft__fd_edges(&record->side[side]);
+        ssize_t result = try_transfer(record, buf, n, side);
+        note_result(record, side, seen.edges, result, n);
+        if (result != -EAGAIN || err) { /* past its deadline the call was tried once more */
+            return result != -EAGAIN ? result : err;
+        }
+    }
+}
+
+/* Wait for an edge after `edges`, then try. Every path that returns from a system call returns with
+ * a jump: see fiber/context.h. */
+static inline __attribute__((always_inline)) ssize_t
+wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
+             enum weft__side side, uint32_t edges, int64_t deadline,
+             const struct weft__wait_kind *kind)
+{
+    struct weft__fd_snapshot seen = {.generation = weft__fd_generation(record), .edges = edges};
+    int err = weft__call_wait_edge_on(w, record, side, seen, deadline, kind);
+    if (__builtin_expect(
+            (err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation, 0)) {
+        return err ? err : WEFT__CLOSED;
+    }
+    seen.edges = weft__fd_edges(&record->side[side]);
+    ssize_t result = try_transfer(record, buf, n, side);
+    if (__builtin_expect(result > 0, 1)) {
+        note_short(record, side, seen.edges, result, n);
+        return weft__context_return_long(result);
+    }
+    if (result != -EAGAIN) {
+        return result;
+    }
+    weft__fd_note_empty(&record->side[side], seen.edges);
+    return err ? err : wait_again(record, buf, n, side, seen, deadline);
+}
+
+static __attribute__((noinline)) ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n,
+                                                      uint32_t edges, int64_t deadline,
+                                                      struct weft__worker *w)
+{
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_IN, edges, deadline, &read_kind);
+}
+
+static __attribute__((noinline)) ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n,
+                                                       uint32_t edges, int64_t deadline,
+                                                       struct weft__worker *w)
+{
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, edges, deadline, &write_kind);
+}
+
+/* Try, and wait if there is no data, or no space. */
+static inline __attribute__((always_inline)) ssize_t try_or_wait(struct weft__fd *record, void *buf,
+                                                                 size_t n, enum weft__side side,
+                                                                 uint32_t edges, int64_t deadline)
+{
+    ssize_t result = try_transfer(record, buf, n, side);
+    if (__builtin_expect(result > 0, 1)) {
+        note_short(record, side, edges, result, n);
+        return weft__context_return_long(result);
+    }
+    if (result != -EAGAIN) {
+        return result;
+    }
+    weft__fd_note_empty(&record->side[side], edges);
+    return side == WEFT__SIDE_IN
+               ? wait_to_read(record, buf, n, edges, deadline, weft__worker_self())
+               : wait_to_write(record, buf, n, edges, deadline, weft__worker_self());
+}
+
+static __attribute__((noinline)) ssize_t try_to_read(struct weft__fd *record, void *buf, size_t n,
+                                                     uint32_t edges, int64_t deadline)
+{
+    return try_or_wait(record, buf, n, WEFT__SIDE_IN, edges, deadline);
+}
+
+static __attribute__((noinline)) ssize_t try_to_write(struct weft__fd *record, void *buf, size_t n,
+                                                      uint32_t edges, int64_t deadline)
+{
+    return try_or_wait(record, buf, n, WEFT__SIDE_OUT, edges, deadline);
+}
+
+/* Any kind of descriptor, caller and driver. */
+static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t n,
+                                                      enum weft__side side, int64_t deadline)
+{
+    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
+    struct iovec iov = {.iov_base = buf, .iov_len = n};
+    struct weft__call call;
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
+    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
+        weft__op_init(&call.op, record->number,
+                      side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
+        call.op.buf = buf;
+        call.op.len = n;
+    } else {
+        weft__op_init(&call.op, record->number,
+                      side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
+        call.op.iov = &iov;
+        call.op.iov_count = 1;
+        if (weft__fd_is(record, WEFT__FD_FILE)) {
+            ssize_t result = weft__file_op_run(record, &call, deadline, kind);
+            return result == WEFT__RESUBMIT ? transfer_any(fd, buf, n, side, deadline) : result;
+        }
+    }
+    return weft__call_run_on(record, &call, deadline, kind);
+}
+
+/* A socket, in a fiber, on a driver that completes operations. */
+static inline __attribute__((always_inline)) ssize_t
+submit_and_wait(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
+                bool likely_empty, int64_t deadline, struct weft__worker *w,
+                const struct weft__wait_kind *kind)
+{
+    struct weft__call call;
+    weft__op_init(&call.op, record->number, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND,
+                  side);
+    call.op.likely_empty = likely_empty;
+    call.op.buf = buf;
+    call.op.len = n;
+    /* An operation that can be done at once succeeds even if cancelled or late. */
+    if (__builtin_expect(deadline != WEFT_FOREVER ||
+                             (weft__ident_flags(weft__current(w)) & WEFT__IDENT_ENDS_WAITS),
+                         0)) {
+        return weft__call_run_on(record, &call, deadline, kind);
+    }
+    int64_t result =
+        weft__call_complete_on(w, weft__worker_peek_driver(w), &call, WEFT_FOREVER, kind);
+    return __builtin_expect(result != WEFT__RESUBMIT, 1)
+               ? result
+               : weft__call_resubmit(&call, WEFT_FOREVER, kind);
+}
+
+/* The note that the socket is empty is a hint here: the kernel then waits before it tries. */
+static __attribute__((noinline)) ssize_t submit_read(struct weft__fd *record, void *buf, size_t n,
+                                                     int64_t deadline, struct weft__worker *w)
+{
+    struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
+    uint32_t edges = weft__fd_edges(side);
+    bool likely_empty = weft__fd_is_empty_at(side, edges);
+    ssize_t got =
+        submit_and_wait(record, buf, n, WEFT__SIDE_IN, likely_empty, deadline, w, &read_kind);
+    bool empty = got > 0 && got != (ssize_t)n && weft__fd_short_means_empty(record);
+    if (__builtin_expect(empty != likely_empty, 0)) {
+        weft__fd_note_empty(side, empty ? edges : edges - 1);
+    }
+    return got;
+}
+
+static __attribute__((noinline)) ssize_t submit_write(struct weft__fd *record, void *buf, size_t n,
+                                                      int64_t deadline, struct weft__worker *w)
+{
+    return submit_and_wait(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
+}
+
+/* The common case: a socket, in a fiber, with a driver. Returns the record, or NULL; *w: the
+ * fiber's worker. */
+static inline __attribute__((always_inline)) struct weft__fd *
+enter_fast_path(int fd, struct weft__worker **w)
+{
+    *w = weft__worker_self_inline();
+    struct weft__fd *record = weft__fd_find_registered(fd, WEFT__FD_SOCKET);
+    return record && *w && (*w)->io_mode != WEFT__IO_MODE_NONE && weft__current(*w) ? record : NULL;
+}
+
+static inline bool completes(const struct weft__worker *w)
+{
+    return __builtin_expect(w->io_mode == WEFT__IO_MODE_COMPLETION, 0);
+}
+
+/* Sockets are called with flags that prevent blocking and signals, whatever their mode. The entry
+ * points keep no stack frame: they only select a path, which they tail-call. */
+__attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
+{
+    struct weft__worker *w;
+    struct weft__fd *record = enter_fast_path(fd, &w);
+    if (__builtin_expect(!record, 0)) {
+        return transfer_any(fd, buf, n, WEFT__SIDE_IN, deadline);
+    }
+    if (completes(w)) {
+        return submit_read(record, buf, n, deadline, w);
+    }
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+    return weft__fd_is_empty_at(&record->side[WEFT__SIDE_IN], edges)
+               ? wait_to_read(record, buf, n, edges, deadline, w)
+               : try_to_read(record, buf, n, edges, deadline);
+}
+
+__attribute__((noinline)) ssize_t weft_write(int fd, const void *bytes, size_t n, int64_t deadline)
+{
+    void *buf = (void *)(uintptr_t)bytes;
+    struct weft__worker *w;
+    struct weft__fd *record = enter_fast_path(fd, &w);
+    if (__builtin_expect(!record, 0)) {
+        return transfer_any(fd, buf, n, WEFT__SIDE_OUT, deadline);
+    }
+    if (completes(w)) {
+        return submit_write(record, buf, n, deadline, w);
+    }
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+    return weft__fd_is_empty_at(&record->side[WEFT__SIDE_OUT], edges)
+               ? wait_to_write(record, buf, n, edges, deadline, w)
+               : try_to_write(record, buf, n, edges, deadline);
+}
+
+static ssize_t transfer_vector(int fd, const struct iovec *iov, int count, enum weft__side side,
+                               int64_t deadline)
+{
+    int err = 0;
+    struct weft__call call;
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count};
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record || count < 0 || count > IOV_MAX) {
+        return record ? -EINVAL : err;
+    }
+    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG,
+                      side);
+        call.op.msg = &msg;
+    } else {
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
+        call.op.iov = iov;
+        call.op.iov_count = count;
+        if (weft__fd_is(record, WEFT__FD_FILE)) {
+            ssize_t result = weft__file_op_run(record, &call, deadline,
+                                               side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+            return result == WEFT__RESUBMIT ? transfer_vector(fd, iov, count, side, deadline)
+                                            : result;
+        }
+    }
+    return weft__call_run_on(record, &call, deadline,
+                             side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+}
+
+ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t deadline)
+{
+    return transfer_vector(fd, iov, count, WEFT__SIDE_IN, deadline);
+}
+
+ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t deadline)
+{
+    return transfer_vector(fd, iov, count, WEFT__SIDE_OUT, deadline);
+}
+
+int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline)
+{
+    size_t have = 0;
+    ssize_t got = 0;
+    while (have < n && (got = weft_read(fd, (char *)buf + have, n - have, deadline)) > 0) {
+        have += (size_t)got;
+    }
+    if (done) {
+        *done = have;
+    }
+    return have == n ? 0 : got == 0 ? -ENODATA : (int)got;
+}
+
+/* Continue after a first write that transferred `put` bytes, or failed with that error. */
+static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t n, ssize_t put,
+                                                size_t *done, int64_t deadline)
+{
+    size_t have = put > 0 ? (size_t)put : 0;
+    while (put >= 0 && have < n &&
+           (put = weft_write(fd, (const char *)buf + have, n - have, deadline)) >= 0) {
+        have += (size_t)put;
+    }
+    if (done) {
+        *done = have;
+    }
+    return have == n ? 0 : (int)put;
+}
+
+/* weft_write_all for a socket, in a fiber, on a driver that completes operations. */
+static __attribute__((noinline)) int submit_write_all(struct weft__fd *record, void *buf, size_t n,
+                                                      size_t *done, int64_t deadline,
+                                                      struct weft__worker *w)
+{
+    ssize_t put = submit_and_wait(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
+    if (__builtin_expect(put != (ssize_t)n, 0)) {
+        return write_rest(record->number, buf, n, put, done, deadline);
+    }
+    if (done) {
+        *done = n;
+    }
+    return 0;
+}
+
+/* On a driver that reports readiness: usually there is space, and one system call suffices. */
+static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, void *buf, size_t n,
+                                                     size_t *done, int64_t deadline)
+{
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+    ssize_t put = 0;
+    if (__builtin_expect(!weft__fd_is_empty_at(&record->side[WEFT__SIDE_OUT], edges), 1)) {
+        put = try_transfer(record, buf, n, WEFT__SIDE_OUT);
+        if (__builtin_expect(put != (ssize_t)n, 0)) {
+            note_result(record, WEFT__SIDE_OUT, edges, put, n);
+            put = put == -EAGAIN ? 0 : put;
+        }
+    }
+    if (__builtin_expect(put != (ssize_t)n, 0)) {
+        return write_rest(record->number, buf, n, put, done, deadline);
+    }
+    if (done) {
+        *done = n;
+    }
+    return weft__context_return(0);
+}
+
+static __attribute__((noinline)) int write_all_any(int fd, const void *buf, size_t n, size_t *done,
+                                                   int64_t deadline)
+{
+    ssize_t put = n ? weft_write(fd, buf, n, deadline) : 0;
+    return write_rest(fd, buf, n, put, done, deadline);
+}
+
+__attribute__((noinline)) int weft_write_all(int fd, const void *bytes, size_t n, size_t *done,
+                                             int64_t deadline)
+{
+    void *buf = (void *)(uintptr_t)bytes;
+    struct weft__worker *w;
+    struct weft__fd *record = enter_fast_path(fd, &w);
+    if (__builtin_expect(!record || n == 0, 0)) {
+        return write_all_any(fd, buf, n, done, deadline);
+    }
+    return completes(w) ? submit_write_all(record, buf, n, done, deadline, w)
+                        : write_all_ready(record, buf, n, done, deadline);
+}
+
+/* --- with flags ------------------------------------------------------------------------------- */
+
+static ssize_t transfer_flags(int flags, int fd, void *buf, size_t n, enum weft__side side,
+                              int64_t deadline)
+{
+    int err = 0;
+    struct weft__call call;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record || !weft__fd_is(record, WEFT__FD_SOCKET)) {
+        return record ? -ENOTSOCK : err;
+    }
+    bool in = side == WEFT__SIDE_IN;
+    weft__op_init(&call.op, fd, in ? WEFT__OP_RECV : WEFT__OP_SEND, side);
+    call.op.flags = flags;
+    call.op.buf = buf;
+    call.op.len = n;
+    return weft__call_run_on(record, &call, deadline, in ? &read_kind : &write_kind);
+}
+
+ssize_t weft_recv(int fd, void *buf, size_t n, int flags, int64_t deadline)
+{
+    return flags & ~WEFT__RECV_FLAGS ? -EINVAL
+                                     : transfer_flags(flags, fd, buf, n, WEFT__SIDE_IN, deadline);
+}
+
+ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline)
+{
+    return flags & ~WEFT__SEND_FLAGS
+               ? -EINVAL
+               : transfer_flags(flags, fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
+}
+
+/* --- whole vectors ---------------------------------------------------------------------------- */
+
+#define WINDOW 16
+
+/* The rest of an iovec array: from byte `skip` of its first buffer on. */
+struct rest {
+    const struct iovec *iov;
+    int count;
+    size_t skip;
+};
+
+/* Skips buffers that are finished or empty. */
+static void advance(struct rest *rest, size_t n)
+{
+    rest->skip += n;
+    while (rest->count > 0 && rest->skip >= rest->iov->iov_len) {
+        rest->skip -= rest->iov->iov_len;
+        rest->iov++;
+        rest->count--;
+    }
+}
+
+/* The caller's array is not modified: a few of its entries are copied at a time. */
+static int window(const struct rest *rest, struct iovec *out)
+{
+    int n = rest->count < WINDOW ? rest->count : WINDOW;
+    for (int i = 0; i < n; i++) {
+        out[i] = rest->iov[i];
+    }
+    out[0].iov_base = (char *)out[0].iov_base + rest->skip;
+    out[0].iov_len -= rest->skip;
+    return n;
+}
+
+static int transfer_all(int fd, const struct iovec *iov, int count, size_t *done,
+                        enum weft__side side, int64_t deadline)
+{
+    struct rest rest = {.iov = iov, .count = count};
+    struct iovec part[WINDOW];
+    size_t have = 0;
+    ssize_t n = count < 0 || count > IOV_MAX ? -EINVAL : 0;
+    if (n == 0) {
+        advance(&rest, 0);
+        while (rest.count > 0 &&
+               (n = transfer_vector(fd, part, window(&rest, part), side, deadline)) > 0) {
+            have += (size_t)n;
+            advance(&rest, (size_t)n);
+        }
+    }
+    if (done) {
+        *done = have;
+    }
+    return n < 0 ? (int)n : rest.count > 0 ? -ENODATA : 0;
+}
+
+int weft_readv_full(int fd, const struct iovec *iov, int count, size_t *done, int64_t deadline)
+{
+    return transfer_all(fd, iov, count, done, WEFT__SIDE_IN, deadline);
+}
+
+int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done, int64_t deadline)
+{
+    return transfer_all(fd, iov, count, done, WEFT__SIDE_OUT, deadline);
+}
+
+/* --- readiness -------------------------------------------------------------------------------- */
+
+int weft_fd_wait(int fd, int events, int64_t deadline)
+{
+    if (events != WEFT_READABLE && events != WEFT_WRITABLE) {
+        return -EINVAL;
+    }
+    enum weft__side side = events == WEFT_READABLE ? WEFT__SIDE_IN : WEFT__SIDE_OUT;
+    int err = weft__call_wait(fd, side, deadline, &ready_kind);
+    return err ? err : events;
+}

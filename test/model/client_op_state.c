@@ -1,0 +1,93 @@
+/* Clients of net/op_state.h: a fiber whose wait may end before its operation, and the driver's thread
+ * that ends that. The state word of the fiber is one of ours: the ticket of its wait until somebody
+ * fires it. */
+#include "base/futex.h"
+#include "model/explore.h"
+#include "net/op_state.h"
+
+#define FIRED 16u
+#define RESULT 7
+
+struct call {
+    int result; /* plain on purpose: the end orders it */
+    struct weft__op_state ending;
+};
+
+static struct call *call;
+static _Atomic(uint32_t) fiber;
+
+static bool fire(uint32_t ticket)
+{
+    return atomic_compare_exchange_strong_explicit(&fiber, &ticket, ticket | FIRED,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
+{
+    (void)near;
+    (void)ready;
+    X_ASSERT(who == &fiber);
+    bool won = fire((uint32_t)ticket);
+    if (won) {
+        weft__futex_wake(&fiber, 1);
+    }
+    return won;
+}
+
+static void setup(void)
+{
+    call = x_alloc(sizeof *call, true);
+    call->result = 0;
+    atomic_init(&fiber, 1);
+    weft__op_state_init(&call->ending, 1);
+}
+
+static void park(uint32_t ticket)
+{
+    while (atomic_load_explicit(&fiber, memory_order_acquire) == ticket) {
+        weft__futex_wait(&fiber, ticket, INT64_MAX);
+    }
+}
+
+/* As weft__call_abort: a deadline may come first, and then it waits once more, for the end alone. */
+static void owner(void)
+{
+    bool late = x_choose(2) && fire(1);
+    if (late) {
+        weft__op_state_stop_waiting(&call->ending, 1);
+        atomic_store_explicit(&fiber, 2, memory_order_release);
+        if (weft__op_state_wait(&call->ending, 2)) {
+            park(2);
+        }
+    } else {
+        park(1);
+    }
+    X_ASSERT(call->result == RESULT);
+    x_free(call);
+}
+
+static void driver(void)
+{
+    call->result = RESULT;
+    weft__op_state_finish(&call->ending, &fiber, NULL);
+}
+
+static void completion_against_deadline(int i)
+{
+    if (i == 0) {
+        owner();
+    } else {
+        driver();
+    }
+}
+
+static void rest(void)
+{
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("completion_against_deadline", 2, setup, completion_against_deadline, rest,
+             .ahead = true),
+};
+
+X_MAIN(clients)

@@ -1,0 +1,44 @@
+"""Idle groups: the core and the group. Read by mutations.py."""
+
+STRUCTURES["idle_group"] = {
+    "client": "client_idle_group.c",
+    "sources": ["src/sync/idle_group.c", "src/time/idle_list.c"] + WAIT,
+    "files": ["src/sync/idle_group.c", "src/time/idle_list.c"],
+}
+
+_of("idle_group", "src/time/idle_list.c",
+    "    atomic_exchange_explicit(&s->step, step + 1, memory_order_seq_cst);\n    s->closed = s->ends[list_of(s, step)] = clock();\n",
+    "    s->closed = s->ends[list_of(s, step)] = clock();\n    atomic_exchange_explicit(&s->step, step + 1, memory_order_seq_cst);\n",
+    "a step is closed before its end is known to all")
+_of("idle_group", "src/time/idle_list.c",
+    "        if (seen > s->oldest) {",
+    "        if (seen > s->oldest + 1) {",
+    "one that was touched a step later is silent")
+_of("idle_group", "src/time/idle_list.c",
+    "now - s->period_ns >= s->ends[list_of(s, s->oldest)]",
+    "now - s->period_ns / 2 >= s->ends[list_of(s, s->oldest)]",
+    "a member is looked at before its time")
+_of("idle_group", "src/time/idle_list.c",
+    "            s->members--;\n            s->expired++;\n",
+    "            s->members--;\n",
+    "the silent are not counted")
+_of("idle_group", "src/sync/idle_group.c",
+    "        if (weft__node_fire(node, NULL, 0, ready)) {\n            break;\n        }\n",
+    "        weft__node_fire(node, NULL, 0, ready);\n        break;\n",
+    "a batch is told to one who had given up")
+_of("idle_group", "src/sync/idle_group.c",
+    "    } else {\n        wake_one(g, &ready);\n    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
+    "    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
+    "one who leaves without the batch tells nobody")
+_of("idle_group", "src/sync/idle_group.c",
+    "        weft_idle_member *first = weft__idle_group_take(g, &n);\n",
+    "        weft_idle_member *first = (weft_idle_member *)(void *)weft__idle_list_take_expired(&g->list, &n);\n",
+    "a batch for the callback is taken without the lock")
+_of("idle_group", "src/sync/idle_group.c",
+    "        if (first) { /* they may have been removed meanwhile */\n",
+    "        if (batch) {\n",
+    "the callback gets a batch whose members were removed")
+_of("idle_group", "src/base/lock.h",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
+    "a batch comes out without what the tick wrote")

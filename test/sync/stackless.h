@@ -1,0 +1,63 @@
+/* A body without a stack, as small as can be: it arms a wait on some object, returns, and is told
+ * when the wait has ended. What frame fibers and actors will be, seen from the objects.
+ *
+ *     struct body body;
+ *     body_arm(&body);
+ *     if (!weft__event_arm(event, &body.node)) { body_disarm(&body); ... it was set already ... }
+ *     ... somebody sets the event ...
+ *     CHECK(body_told(&body));
+ *     weft__event_finish(event, &body.node);
+ */
+#ifndef WEFT_TEST_SYNC_STACKLESS_H
+#define WEFT_TEST_SYNC_STACKLESS_H
+
+#include "check.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+struct body {
+    struct weft__waiter waiter; /* first: the waiter is the body */
+    struct weft__node node;
+    _Atomic(int) told; /* times */
+};
+
+__attribute__((unused)) static void body_notify(struct weft__waiter *waiter)
+{
+    struct body *body = (struct body *)(void *)waiter;
+    atomic_fetch_add(&body->told, 1);
+}
+
+__attribute__((unused)) static void body_arm(struct body *body)
+{
+    atomic_store(&body->told, 0);
+    weft__waiter_arm_notify(&body->waiter, body_notify);
+    weft__node_init(&body->node, &body->waiter, 0);
+}
+
+/* The wait ended before it began: it must not have been told. */
+__attribute__((unused)) static void body_disarm(struct body *body)
+{
+    CHECK_EQ(weft__waiter_disarm(&body->waiter), WEFT__REASON_NONE);
+    CHECK_EQ(atomic_load(&body->told), 0);
+}
+
+/* Was it told, once, and by its node? */
+__attribute__((unused)) static bool body_told(struct body *body)
+{
+    int told = atomic_load(&body->told);
+    CHECK(told <= 1);
+    CHECK(!told || weft__waiter_reason(&body->waiter) == WEFT__REASON_DONE);
+    return told == 1;
+}
+
+/* Whoever keeps its deadline, or cancels it. False: something else was first. */
+__attribute__((unused)) static bool body_end(struct body *body, enum weft__reason reason)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    bool won = weft__waiter_fire(&body->waiter, reason, &ready);
+    CHECK(!ready.head);
+    return won;
+}
+
+#endif
