@@ -1,6 +1,6 @@
-/* weft_fiber_park and weft_fiber_unpark, the two calls from which any waiting primitive can be built. Here: a
- * cell that holds one number; a producer fills it, a consumer empties it, and each parks while it
- * waits for the other. */
+/* weft_fiber_park and weft_fiber_unpark, the two calls from which any waiting primitive can be
+ * built. Here: a cell that holds one number; a producer fills it, a consumer empties it, and each
+ * parks while it waits for the other. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

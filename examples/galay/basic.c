@@ -1,6 +1,6 @@
 /* galay: ComputeScheduler scheduler; scheduler.start(); scheduler.spawn(computeTask(i));
- * scheduler.stop(); A pool set of one member is that scheduler. There is no sleep of five seconds at
- * the end: stop drains. (galay's task makes 1,000,000 steps; this one makes fewer.) */
+ * scheduler.stop(); A pool set of one member is that scheduler. There is no sleep of five seconds
+ * at the end: stop drains. (galay's task makes 1,000,000 steps; this one makes fewer.) */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

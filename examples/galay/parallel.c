@@ -1,5 +1,6 @@
 /* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which
- * users write themselves. A weft_pool_set is that class; it can also pick the least loaded member. */
+ * users write themselves. A weft_pool_set is that class; it can also pick the least loaded
+ * member. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -177,9 +177,9 @@ WEFT_API int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
  * Returns the number of entries.
  * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max);
-/* Record that n bytes were written into the space reported by weft_bufs_tailroom_iovec, from its beginning.
- * More than there is space for stops the program.
- * Context: the chain's owner; does not wait. */
+/* Record that n bytes were written into the space reported by weft_bufs_tailroom_iovec, from its
+ * beginning. More than there is space for stops the program. Context: the chain's owner; does not
+ * wait. */
 WEFT_API void weft_bufs_commit(weft_bufs *chain, size_t n);
 /* Free all buffers of the chain; the chain is empty afterwards.
  * Context: the chain's owner; does not wait. */

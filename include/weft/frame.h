@@ -44,9 +44,10 @@
  * (weft_group_fail). In a pool it stops the program with a message.
  *
  * Frame fibers run in a group of a dispatcher or in a pool; they are fibers: weft_join,
- * weft_cancel, weft_fiber_interrupt, weft_self, weft_fiber_is_cancelled, the shield and scopes work with them.
- * weft_fiber_ended_wait describes the wait that ended with the error that is being handled. A step must
- * not make calls that wait, such as weft_sleep: they stop the program with a message.
+ * weft_cancel, weft_fiber_interrupt, weft_self, weft_fiber_is_cancelled, the shield and scopes work
+ * with them. weft_fiber_ended_wait describes the wait that ended with the error that is being
+ * handled. A step must not make calls that wait, such as weft_sleep: they stop the program with a
+ * message.
  */
 #ifndef WEFT_FRAME_H
 #define WEFT_FRAME_H

@@ -15,7 +15,8 @@
  * Each connection is one fiber that stays on one worker of the pool for its whole life. The fiber
  * reads the requests one after the other and calls their handlers. Responses to pipelined requests
  * are buffered and written together. A handler may wait in any way. A handler that migrates to
- * another worker (weft/migration.h) must return to its own worker before its next call into this header.
+ * another worker (weft/migration.h) must return to its own worker before its next call into this
+ * header.
  *
  * The parser is strict (weft/http_parse.h). The server itself responds to a malformed request and
  * then closes the connection with a lingering close: it keeps reading for a while, so that the

@@ -163,7 +163,7 @@ enum weft_stop_mode {
     WEFT_STOP_DRAIN,  /* wait until every fiber has ended; at the deadline cancel the rest and wait
                          again */
     WEFT_STOP_CANCEL, /* cancel every fiber now; at the deadline give up */
-    WEFT_STOP_ABORT, /* as WEFT_STOP_CANCEL, and shields (weft_fiber_shield_enter) do not delay it */
+    WEFT_STOP_ABORT, /* as CANCEL, and shields (weft_fiber_shield_enter) do not delay it */
 };
 
 /* Stop the pool. When this returns 0, none of its fibers exists and none of its threads runs.

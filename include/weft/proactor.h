@@ -6,7 +6,8 @@
  *
  * From its start until it is delivered, an operation and its buffer belong to the loop: the caller
  * must not read, write or free them. The operation is delivered by calling its handler or, if it
- * has none, by weft_loop_poll_completion. After that it may be started again or freed, also inside the handler.
+ * has none, by weft_loop_poll_completion. After that it may be started again or freed, also inside
+ * the handler.
  *
  * Starting an operation never calls the handler. Every start returns 0, -EBADF or -ENOMEM; starting
  * an operation that was not delivered yet is a bug of the program. The result of an operation is

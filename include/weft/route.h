@@ -2,10 +2,10 @@
  *
  * A node has an ID, which is part of its PIDs. A message for the PID of another node is handed to
  * the receiver that is registered for that node: a transport, or a router that knows where to
- * forward it. A transport hands what it gets from its peer to weft_remote_message_deliver, and the actor on
- * this node gets it as if it had been sent here, with the sender's PID, to which it can reply. Weft
- * has no transport of its own; test/actor/node.c has one over a Unix socket in about a hundred
- * lines.
+ * forward it. A transport hands what it gets from its peer to weft_remote_message_deliver, and the
+ * actor on this node gets it as if it had been sent here, with the sender's PID, to which it can
+ * reply. Weft has no transport of its own; test/actor/node.c has one over a Unix socket in about a
+ * hundred lines.
  *
  * Messages, cancels and completions travel to other nodes. Calls, delayed messages and exits do
  * not: to call, kill, exit, join, link to, monitor or inspect an actor of another node returns
@@ -61,10 +61,9 @@ WEFT_API int weft_route_remove(uint32_t node);
  * trusted: pass a sender of this node only if it is known to be one.
  *
  * Returns 0; -EINVAL if parcel->kind cannot be sent between nodes; the errors of weft_actor_send,
- * of which -ENOMEM also means that there are too many different topics (weft_topic_intern); for another
- * node, -EHOSTUNREACH or the error of its receiver.
- * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
- * with WEFT_MAILBOX_WAIT. */
+ * of which -ENOMEM also means that there are too many different topics (weft_topic_intern); for
+ * another node, -EHOSTUNREACH or the error of its receiver. Context: any thread; sends as
+ * weft_actor_send does, so a fiber waits for capacity in a mailbox with WEFT_MAILBOX_WAIT. */
 WEFT_API int weft_remote_message_deliver(const struct weft_remote_message *message);
 
 /* Spawn a proxy: an actor whose messages are handed to a receiver, in order, one at a time, on a

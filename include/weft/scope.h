@@ -12,9 +12,9 @@
  * cancelled, aborted or interrupted inside close, it cancels the children and keeps waiting. A
  * child needs no memory besides its fiber.
  *
- * A fiber that ends, by weft_fiber_exit or by returning, with open scopes cancels their children and
- * waits for them, as a cleanup does (weft_fiber_cleanup_push). As for cleanups, returning from the stack
- * frame that contains an open scope is a caller's bug.
+ * A fiber that ends, by weft_fiber_exit or by returning, with open scopes cancels their children
+ * and waits for them, as a cleanup does (weft_fiber_cleanup_push). As for cleanups, returning from
+ * the stack frame that contains an open scope is a caller's bug.
  *
  * A scope is cancelled by weft_scope_cancel, by its deadline, by the first failure with fail_fast,
  * by its parent inside close, or by the parent's end. Then every child is cancelled (weft_cancel),

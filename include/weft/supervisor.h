@@ -130,9 +130,8 @@ struct weft_child_info {
 };
 /* List the children of a supervisor in start order.
  *
- * Returns the number of children; the first `capacity` of them are written to `out`; -ESRCH if the PID
- * is not a running supervisor.
- * Context: any thread; does not wait. */
+ * Returns the number of children; the first `capacity` of them are written to `out`; -ESRCH if the
+ * PID is not a running supervisor. Context: any thread; does not wait. */
 WEFT_API int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child_info *out,
                                           size_t capacity);
 

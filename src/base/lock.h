@@ -1,8 +1,8 @@
 /* A small lock: 4 bytes, spins briefly, then sleeps in the kernel. For short critical sections of
  * worker threads; never held across a fiber switch. A few locks are held while a thread starts or
- * ends (sched/pool.h, sched/watchdog.c, obs/dump_on_signal.c, sync/signal.c): threads that wait for those
- * sleep. pthread mutexes are not used, because the preload hooks or a sanitizer would intercept
- * them.
+ * ends (sched/pool.h, sched/watchdog.c, obs/dump_on_signal.c, sync/signal.c): threads that wait for
+ * those sleep. pthread mutexes are not used, because the preload hooks or a sanitizer would
+ * intercept them.
  *
  * Word: 0 free, 1 held, 2 held and a thread may be sleeping. A thread that had to wait leaves 2 in
  * the word, so there may be one wake too many, but never one too few.

@@ -1,7 +1,7 @@
 /* Names of objects. One rule for all of them: a name may have any length. An object with its own
- * memory keeps the whole name (weft__objname_copy); a record of fixed size, such as a fiber's control
- * block, a line of statistics or the kernel's thread name, keeps as many whole UTF-8 characters as
- * fit (weft__objname_truncate). A name is never rejected for its length. */
+ * memory keeps the whole name (weft__objname_copy); a record of fixed size, such as a fiber's
+ * control block, a line of statistics or the kernel's thread name, keeps as many whole UTF-8
+ * characters as fit (weft__objname_truncate). A name is never rejected for its length. */
 #ifndef WEFT_BASE_OBJNAME_H
 #define WEFT_BASE_OBJNAME_H
 

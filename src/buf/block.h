@@ -9,8 +9,8 @@
  *
  * View and store are one cache line each. The first view may be freed long before the storage: it
  * is GONE then, and the block is freed with the last reference. This header allocates and frees
- * blocks for all pools: a block belongs to a worker cache (buf/worker_cache.h), or to the shared pool
- * (buf/shared_pool.h) if it has none.
+ * blocks for all pools: a block belongs to a worker cache (buf/worker_cache.h), or to the shared
+ * pool (buf/shared_pool.h) if it has none.
  *
  * The state is read only by the owner of the block, or by code that wrongly believes to be the
  * owner. In debug builds the bytes of a free block are poisoned, and checked when the block is

@@ -1,9 +1,9 @@
 /* The cache of small blocks of one worker.
  *
  * Its free lists are used by the owner only. Another thread that frees a block of this cache pushes
- * it on the remote-free list (buf/remote_free.h); the owner drains that list when a free list is empty,
- * at its ticks and before it sleeps. The blocks in transit are limited like the kept ones: beyond
- * the limit the freeing thread frees the block to the system.
+ * it on the remote-free list (buf/remote_free.h); the owner drains that list when a free list is
+ * empty, at its ticks and before it sleeps. The blocks in transit are limited like the kept ones:
+ * beyond the limit the freeing thread frees the block to the system.
  *
  * Caches are never unmapped. A worker that ends closes its cache: kept blocks are freed to the
  * system, and blocks that are still in use are when they are freed. The next worker that starts

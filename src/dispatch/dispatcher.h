@@ -6,9 +6,9 @@
  *   running --stop--> stopping --only daemons left--> finishing --daemons ended--> finished
  *
  * Everything that other threads send to a group (posted functions, new fibers, the stop request)
- * passes the group's intake (sched/intake.h, with the proof). weft__group_settle decides whether the
- * group finishes. It runs after every turn in which the group could finish, and every arrival and
- * every end of a fiber causes a turn. The order in weft__group_settle:
+ * passes the group's intake (sched/intake.h, with the proof). weft__group_settle decides whether
+ * the group finishes. It runs after every turn in which the group could finish, and every arrival
+ * and every end of a fiber causes a turn. The order in weft__group_settle:
  *   1. only daemons are left and nothing is on its way: cancel the daemons;
  *   2. the daemons have ended: close the intake;
  *   3. the intake is closed: the group is finished, and its future completes.

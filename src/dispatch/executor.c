@@ -30,7 +30,8 @@ struct call {
     weft_future *over;
 };
 
-/* Cancels the future if fn left through weft_fiber_exit; otherwise the future is decided already. */
+/* Cancels the future if fn left through weft_fiber_exit; otherwise the future is decided
+ * already. */
 static void end_call(void *arg)
 {
     struct call *call = arg;

@@ -251,8 +251,8 @@ static NOINLINE enum weft_step end_in_group(struct weft__worker *w, struct weft_
 }
 
 /* Wait in this list of the object. The notifier unlinks the node before it ends the wait, and has
- * stored the result. From weft__task_arm_settled on, the fiber may be fired and queued, and other threads
- * may inspect it: everything is written before. */
+ * stored the result. From weft__task_arm_settled on, the fiber may be fired and queued, and other
+ * threads may inspect it: everything is written before. */
 HOT enum weft_step await_in_group(struct weft__worker *w, weft_frame *frame, struct weft_wait *wait,
                                   const struct weft__await_kind *kind, void *object, void *item,
                                   void *value, struct weft__waitlist *list, int64_t deadline,

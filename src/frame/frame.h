@@ -12,10 +12,10 @@
  *   HANDLING  an error, once              FINALLY                               FINALLY
  *   FINALLY   both, if there is a finally the caller, keeping what it replaces  the caller
  *
- * In FINALLY the fiber is shielded, and `pending_outcome` is the pending result or error; in HANDLING `pending_outcome`
- * is the error that is handled. Bits: `pooled`: the frame returns to the pool, class `size`;
- * `failed`: `pending_outcome` is an error; `is_try`: an error of the called frame is caught; `caught`: the
- * caught error is in `wait` until the step has returned.
+ * In FINALLY the fiber is shielded, and `pending_outcome` is the pending result or error; in
+ * HANDLING `pending_outcome` is the error that is handled. Bits: `pooled`: the frame returns to the
+ * pool, class `size`; `failed`: `pending_outcome` is an error; `is_try`: an error of the called
+ * frame is caught; `caught`: the caught error is in `wait` until the step has returned.
  *
  * `act` holds the action of the step and its misuse bits, so that one comparison checks that the
  * step performed this action and nothing else.

@@ -1,6 +1,6 @@
 /* Creating, duplicating and closing descriptors: the recorded state of their numbers follows. fcntl
- * and ioctl show the user's setting where the hooks made a socket non-blocking (hook/fd_state.h). All
- * of this also applies outside of fibers. */
+ * and ioctl show the user's setting where the hooks made a socket non-blocking (hook/fd_state.h).
+ * All of this also applies outside of fibers. */
 #include <errno.h>
 #include <stdarg.h>
 

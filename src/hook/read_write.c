@@ -145,8 +145,8 @@ static ssize_t stream_read(int fd, const struct iovec *iov, int count)
     }
 }
 
-/* One write of the first buffer of `iov`. With `without_nowait` the kernel does not support RWF_NOWAIT here:
- * write no more than a writable descriptor accepts without blocking. */
+/* One write of the first buffer of `iov`. With `without_nowait` the kernel does not support
+ * RWF_NOWAIT here: write no more than a writable descriptor accepts without blocking. */
 static ssize_t stream_put(int fd, const struct iovec *iov, bool without_nowait, bool fifo)
 {
     struct iovec part = *iov;

@@ -206,7 +206,8 @@ bool weft__http_input_reserve(struct weft__http_conn *conn, size_t room);
 ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
                               size_t n);
 
-/* --- request_body.c --------------------------------------------------------------------------------- */
+/* --- request_body.c
+ * --------------------------------------------------------------------------------- */
 
 void weft__http_body_begin(struct weft_http *req, uint64_t most);
 /* Discards the unread part. */
@@ -219,8 +220,8 @@ int weft__http_out_flush(struct weft__http_conn *conn);
 /* If the write buffer is empty, records the duration of the responses that were in it. */
 void weft__http_out_record_durations(struct weft__http_conn *conn);
 int weft__http_out_append(struct weft__http_conn *conn, const void *bytes, size_t n);
-/* Returns space for n contiguous bytes (up to WEFT__HTTP_OUTPUT_BYTES); NULL if the connection is broken.
- * Call commit afterwards. */
+/* Returns space for n contiguous bytes (up to WEFT__HTTP_OUTPUT_BYTES); NULL if the connection is
+ * broken. Call commit afterwards. */
 char *weft__http_out_reserve(struct weft__http_conn *conn, size_t n);
 static inline void weft__http_out_commit(struct weft__http_conn *conn, size_t n)
 {

@@ -37,8 +37,8 @@ struct weft__driver_kind {
     const char *name;
     size_t bytes;   /* size of the driver's struct, which begins with a struct weft__driver */
     bool completes; /* true: completes operations; false: reports readiness */
-    /* Called on the thread that will use the driver; with `any_thread` any thread may use it, one at a
-     * time. Sets poll_fd. */
+    /* Called on the thread that will use the driver; with `any_thread` any thread may use it, one
+     * at a time. Sets poll_fd. */
     int (*open)(struct weft__driver *driver, bool any_thread);
     void (*close)(struct weft__driver *driver);
     /* Register interest in both sides of a descriptor, for as long as it is open, and drop it. Any
@@ -119,8 +119,8 @@ void weft__driver_wake(struct weft__driver *driver);
  * memory is valid. A finished operation is left alone: its owner may find out only after this call,
  * and may be gone before the driver handles the request. */
 void weft__driver_request_cancel(struct weft__driver *driver, struct weft__op *op);
-/* Driver's thread: the next operation whose cancellation is requested, until weft__driver_drop_cancel;
- * NULL: none. */
+/* Driver's thread: the next operation whose cancellation is requested, until
+ * weft__driver_drop_cancel; NULL: none. */
 struct weft__op *weft__driver_next_cancel(struct weft__driver *driver);
 /* Driver's thread: the cancellation was submitted; drop the request. */
 void weft__driver_drop_cancel(struct weft__driver *driver, struct weft__op *op);

@@ -126,9 +126,9 @@ _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
 _Static_assert(offsetof(struct weft__fd, driver) == 64, "the first one");
 #endif
 
-/* Wake the fiber that waits with this ticket; usually under the record's lock. `prefetch`: the memory
- * that the fiber reads first, as a prefetch hint, if a driver delivers an edge; else NULL. False:
- * the wait has ended already. Implemented by the scheduler. */
+/* Wake the fiber that waits with this ticket; usually under the record's lock. `prefetch`: the
+ * memory that the fiber reads first, as a prefetch hint, if a driver delivers an edge; else NULL.
+ * False: the wait has ended already. Implemented by the scheduler. */
 bool weft__io_fire(void *waiter, uint64_t ticket, const void *prefetch, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are allocated together */
@@ -186,8 +186,8 @@ bool weft__fd_forget_and_close(struct weft__fd *record, struct weft__fd_closer *
                                struct weft__driver *here, void *ready, int *err);
 /* Close the number of an unregistered record; releases the lock during close(2). */
 int weft__fd_finish_close_locked(struct weft__fd *record);
-/* As weft__fd_forget_and_close, without waiting: closes now, or when the last operation in flight ends.
- * -EBADF, -ENOMEM. */
+/* As weft__fd_forget_and_close, without waiting: closes now, or when the last operation in flight
+ * ends. -EBADF, -ENOMEM. */
 int weft__fd_close(int fd, struct weft__driver *here, void *ready);
 /* close(2), and nothing else. */
 int weft__fd_close_number(int fd);

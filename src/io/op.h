@@ -143,8 +143,8 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
 
 /* Perform the operation now, without waiting. Returns the result, or -EAGAIN. EINTR never occurs,
  * because the call is repeated, and neither does SIGPIPE. CONNECT is only begun (-EINPROGRESS), and
- * once the descriptor is writable weft__op_connect_result returns the outcome; -EAGAIN from it is an
- * error for which no event will come. */
+ * once the descriptor is writable weft__op_connect_result returns the outcome; -EAGAIN from it is
+ * an error for which no event will come. */
 int64_t weft__op_perform(struct weft__op *op);
 
 /* The outcome of a connect that was in progress. */

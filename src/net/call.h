@@ -94,8 +94,9 @@ int64_t weft__call_resubmit(struct weft__call *call, int64_t deadline,
 /* The `complete` function of the operation. */
 void weft__call_completed(struct weft__op *op, void *ready);
 
-/* As weft__call_complete, for a fiber of this worker. WEFT__RESUBMIT: submit again. The fiber is armed
- * before the operation is submitted, so that there is only one point at which it may be woken. */
+/* As weft__call_complete, for a fiber of this worker. WEFT__RESUBMIT: submit again. The fiber is
+ * armed before the operation is submitted, so that there is only one point at which it may be
+ * woken. */
 static inline __attribute__((always_inline)) int64_t
 weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, struct weft__call *call,
                        int64_t deadline, const struct weft__wait_kind *kind)

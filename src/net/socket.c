@@ -79,8 +79,8 @@ static int remove_stale(const char *path, const struct weft_addr *addr, int type
     return !dead ? -EADDRINUSE : unlink(path) == 0 ? 0 : -errno;
 }
 
-/* Not inlined: bind_with_retries sleeps between two calls, and the cached address of errno must not live
- * across that. */
+/* Not inlined: bind_with_retries sleeps between two calls, and the cached address of errno must not
+ * live across that. */
 static __attribute__((noinline)) int bind_once(int fd, int type, const struct weft_addr *addr)
 {
     const struct sockaddr *name = (const struct sockaddr *)&addr->storage;

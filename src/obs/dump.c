@@ -1,6 +1,6 @@
-/* The dump of all fibers: take a snapshot of each slot's fiber (obs/fiber_snapshot.h), group fibers with the
- * same stack (obs/fold.h), and when no fiber is held any more, look up the symbols and write the
- * dump. */
+/* The dump of all fibers: take a snapshot of each slot's fiber (obs/fiber_snapshot.h), group fibers
+ * with the same stack (obs/fold.h), and when no fiber is held any more, look up the symbols and
+ * write the dump. */
 #include "obs/dump.h"
 
 #include <errno.h>

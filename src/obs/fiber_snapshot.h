@@ -36,7 +36,8 @@ struct weft__fiber_snapshot {
     char holder_name[16];
 
     const char *no_frames; /* why there are none; NULL: there are */
-    /* For a stackless task: its frames are pairs of pointers, for sched/stackless.h; otherwise NULL. */
+    /* For a stackless task: its frames are pairs of pointers, for sched/stackless.h; otherwise
+     * NULL. */
     struct weft__stackless_frame (*describe)(void *const *pair);
     int frames;
     void *pcs[WEFT__SNAPSHOT_FRAMES];

@@ -71,8 +71,8 @@ struct weft__unwind_cache {
 };
 
 /* Fill in the program counters of the stack sample, innermost first; the first is the fiber's
- * position, all others are return addresses. Returns their number, at most 128. `unwind_cache` is the
- * cache, for samples of waiting fibers only; NULL: no cache. */
+ * position, all others are return addresses. Returns their number, at most 128. `unwind_cache` is
+ * the cache, for samples of waiting fibers only; NULL: no cache. */
 int weft__stack_sample_unwind(struct weft__stack_sample *stack_sample,
                               struct weft__unwind_cache *unwind_cache, void **pcs, int max);
 

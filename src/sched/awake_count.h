@@ -75,8 +75,8 @@ static inline bool weft__awake_count_is_parked(const struct weft__parker *parker
            WEFT__PARKER_PARKED;
 }
 
-/* The value to pass to weft__awake_count_wait; to be read before the word, and before the state that a
- * call reports. */
+/* The value to pass to weft__awake_count_wait; to be read before the word, and before the state
+ * that a call reports. */
 static inline uint32_t weft__awake_count_doorbell(struct weft__awake_count *awake)
 {
     return atomic_load_explicit(&awake->doorbell,

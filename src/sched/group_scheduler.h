@@ -10,11 +10,11 @@
  *
  * A group has three queues. A wake-up puts a fiber at the front or the back of `ready`, and uses
  * one unit of the fiber's wake-up budget for this round. A fiber without budget waits for the
- * group's next turn: in `next_front` if it was to go to the front, in `next_back` if to the back. A yield
- * always goes to `next_back`. A turn begins by promoting both: `next_front` to the front, one after
- * another, as the wake-ups would have put them there, and `next_back` to the back. The turn ends when
- * `ready` is empty, or after `slice` fibers have run. So the order is: next_front, last in first out;
- * fibers woken since; next_back, first in first out.
+ * group's next turn: in `next_front` if it was to go to the front, in `next_back` if to the back. A
+ * yield always goes to `next_back`. A turn begins by promoting both: `next_front` to the front, one
+ * after another, as the wake-ups would have put them there, and `next_back` to the back. The turn
+ * ends when `ready` is empty, or after `slice` fibers have run. So the order is: next_front, last
+ * in first out; fibers woken since; next_back, first in first out.
  *
  *   signals = 1:  wake-front A, wake-front B       runs B, A
  *                 signal-all with waiters A, B, C  runs A, B, C: the chain goes to the front as a

@@ -3,10 +3,10 @@
  *
  * A slot is written by its thread only, with plain stores. A slot with the address of a word means:
  * the count is one unit higher than the word says. The unit belongs to the fiber that runs: before
- * a fiber is switched away, its unit is added to the word (weft__reader_slot_settle), so the code that
- * runs on a thread need not ask whose unit it is. A thread that reads the count from outside first
- * needs a barrier in the publishing thread (base/membarrier.h), and reads the slot first and the
- * word second: settling counts before it clears the slot.
+ * a fiber is switched away, its unit is added to the word (weft__reader_slot_settle), so the code
+ * that runs on a thread need not ask whose unit it is. A thread that reads the count from outside
+ * first needs a barrier in the publishing thread (base/membarrier.h), and reads the slot first and
+ * the word second: settling counts before it clears the slot.
  *
  * Slots are never freed, so that any thread may read any of them. Slot 0 belongs to no thread.
  */

@@ -16,8 +16,8 @@
  * / 2 spins are lost. A spin ends at once if the thread was preempted in it: other threads need the
  * CPU.
  *
- * Each thread that is not a worker has one of these, and each dispatcher (sched/group_scheduler.h). Nothing
- * here is shared.
+ * Each thread that is not a worker has one of these, and each dispatcher (sched/group_scheduler.h).
+ * Nothing here is shared.
  */
 #ifndef WEFT_SCHED_SPIN_H
 #define WEFT_SCHED_SPIN_H

@@ -120,8 +120,8 @@ static inline void weft__stackless_set_running(struct weft__worker *w, struct we
     atomic_store_explicit(&w->stackless, task, memory_order_relaxed);
 }
 
-/* weft__stackless_run in parts, for callers that run many tasks: one step; and, after the last step,
- * clear the mark. */
+/* weft__stackless_run in parts, for callers that run many tasks: one step; and, after the last
+ * step, clear the mark. */
 static inline enum weft__stackless_step weft__stackless_step(struct weft__worker *w,
                                                              struct weft__task *task)
 {
@@ -187,8 +187,8 @@ static inline bool weft__stackless_is_plain(const struct weft__task *task, int64
 /* The general case. */
 bool weft__stackless_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline);
 /* After the nodes are linked: sets the deadline and checks for a cancel or an interrupt that is
- * already there. False: the wait is over, and weft__stackless_wait_reason returns why. Without memory the
- * wait is over by WEFT__REASON_NONE (-ENOMEM). */
+ * already there. False: the wait is over, and weft__stackless_wait_reason returns why. Without
+ * memory the wait is over by WEFT__REASON_NONE (-ENOMEM). */
 static inline bool weft__stackless_park(struct weft__worker *w, struct weft__task *task,
                                         int64_t deadline)
 {

@@ -1,9 +1,9 @@
 /* Stopping a pool: refuse spawns from outside, wait until no fiber is left, join the threads.
  *
  * A worker that runs out of work ends the wait: after the last fiber's counter was written it
- * enters the idle word (a seq_cst RMW) and then checks whether a stop is waiting (`drain_awaited`). The
- * stop first sets `drain_awaited`, then reads the idle word and the counters. One of the two sees the
- * other, and the end of a fiber costs no barrier.
+ * enters the idle word (a seq_cst RMW) and then checks whether a stop is waiting (`drain_awaited`).
+ * The stop first sets `drain_awaited`, then reads the idle word and the counters. One of the two
+ * sees the other, and the end of a fiber costs no barrier.
  */
 #include <errno.h>
 #include <stdio.h>

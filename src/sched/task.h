@@ -472,8 +472,8 @@ static inline void weft__task_arm_settled(struct weft__task *task, uint64_t rest
     atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */
 }
 
-/* Undoes weft__task_arm_settled: the wait is armed, as if it had not settled. False: it was fired, and
- * the thread that fired it queues the task. */
+/* Undoes weft__task_arm_settled: the wait is armed, as if it had not settled. False: it was fired,
+ * and the thread that fired it queues the task. */
 WEFT__MUST_USE static __attribute__((unused)) bool weft__task_unsettle(struct weft__task *task)
 {
     for (;;) {

@@ -519,8 +519,9 @@ void weft__watchdog_fork_parent(void)
     weft__report_fork_parent();
 }
 
-/* The child has neither the thread nor the pools: the state is as before the first pool. `life_lock` is
- * not taken before the fork, because it is held as long as the thread takes to end. */
+/* The child has neither the thread nor the pools: the state is as before the first pool.
+ * `life_lock` is not taken before the fork, because it is held as long as the thread takes to
+ * end. */
 void weft__watchdog_fork_child(void)
 {
     source_name[0] = 0;

@@ -1,10 +1,10 @@
 /* The watchdog: one thread for all pools that checks workers which do not report by themselves.
  *
- * The count of awake workers (sched/awake_count.h) tells whether any worker is awake. The first worker
- * that wakes up while the watchdog sleeps wakes it; as long as any worker is awake, the watchdog
- * ticks every 10 ms; when none was awake for a whole tick, it determines once what the fibers wait
- * for, and sleeps. So an idle process has no ticks, a busy one pays for two read-modify-writes
- * around each sleep of a worker, and a switch costs nothing.
+ * The count of awake workers (sched/awake_count.h) tells whether any worker is awake. The first
+ * worker that wakes up while the watchdog sleeps wakes it; as long as any worker is awake, the
+ * watchdog ticks every 10 ms; when none was awake for a whole tick, it determines once what the
+ * fibers wait for, and sleeps. So an idle process has no ticks, a busy one pays for two
+ * read-modify-writes around each sleep of a worker, and a switch costs nothing.
  *
  * Hogs. A worker has not looked for another task, whether it found one or not, if the values that
  * it writes in doing so are the same at two ticks: the turns it counts down, and `executed`, to
@@ -17,15 +17,15 @@
  * Weft are frozen there (sched/wake_source.h), so that what is found out about them stays true. It
  * finds no other thread outside; then no reference of sched/wake_source.h and no timer, no frozen
  * thread that has been fired, and every worker in its loop PARKED; and the count word is still the
- * same. Then nothing will ever run again. No worker is about to (sched/awake_count.h). Nor was a worker
- * notified by a thread from outside: such a thread is gone by the time threads are listed, and it
- * notified before that, as it fired what it fired. Threads are created by threads that run, and
- * timers are added by them. A thread that fires another does so before it sleeps (a worker: the
+ * same. Then nothing will ever run again. No worker is about to (sched/awake_count.h). Nor was a
+ * worker notified by a thread from outside: such a thread is gone by the time threads are listed,
+ * and it notified before that, as it fired what it fired. Threads are created by threads that run,
+ * and timers are added by them. A thread that fires another does so before it sleeps (a worker: the
  * first read of the count has seen that), before it begins to wait (a plain thread: by the lock of
  * the waits) or before it releases its reference (one of Weft's own threads).
  *
- * Cycles of waits are stable too. They are found by walking all fibers (obs/wait_cycle.c) whenever a
- * worker was awake since the last walk, but with at most about a hundredth of one CPU.
+ * Cycles of waits are stable too. They are found by walking all fibers (obs/wait_cycle.c) whenever
+ * a worker was awake since the last walk, but with at most about a hundredth of one CPU.
  *
  * Rejected: a check by the last worker that goes to sleep (listing threads takes 30 us, and this
  * worker is the one that is woken next); a check at each lock or join that has to wait (two that

@@ -2,9 +2,9 @@
  * for stackless tasks.
  *
  * Deciding a future writes its result, ends all waits, and detaches its list of continuations
- * (struct weft__continuation). The continuations go to a work list and run one after the other with no lock
- * held; a continuation may decide a derived future, whose own continuations are then appended to
- * the work list. So a chain of any length is processed in a loop, without recursion.
+ * (struct weft__continuation). The continuations go to a work list and run one after the other with
+ * no lock held; a continuation may decide a derived future, whose own continuations are then
+ * appended to the work list. So a chain of any length is processed in a loop, without recursion.
  */
 #ifndef WEFT_SYNC_FUTURE_H
 #define WEFT_SYNC_FUTURE_H

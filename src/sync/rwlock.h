@@ -14,8 +14,8 @@
  * under the lock. The same holds for WRITER without readers: a thread that sets WRITER while QUEUED
  * is set may ignore tentative readers.
  *
- * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/reader_slot.h) is named in the word
- * need not count its readers:
+ * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/reader_slot.h) is named in
+ * the word need not count its readers:
  *
  *   reader, on the slot's thread                 writer, on another thread
  *   1. slot = this lock                          1. set QUEUED, under the lock

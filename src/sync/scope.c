@@ -298,7 +298,8 @@ static uint64_t some_child(uint64_t on)
 static const struct weft__wait_kind scope_kind = {
     .name = "scope", .holder = some_child, .label = weft__source_label};
 
-/* Locked on entry, unlocked on return. `uninterruptible`: nothing but the children ends this wait. */
+/* Locked on entry, unlocked on return. `uninterruptible`: nothing but the children ends this
+ * wait. */
 static int wait_locked(struct weft__scope *s, bool uninterruptible)
 {
     struct weft__waiter waiter;

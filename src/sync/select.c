@@ -368,9 +368,9 @@ static void fired(struct weft__waiter *waiter)
     }
 }
 
-/* A thread that fires while the nodes are being linked also sets its bit in `arrivals`, and must have
- * done so before the select may be reused: so `arrivals` is used in every case except when nothing has
- * fired, also if a case need not wait. */
+/* A thread that fires while the nodes are being linked also sets its bit in `arrivals`, and must
+ * have done so before the select may be reused: so `arrivals` is used in every case except when
+ * nothing has fired, also if a case need not wait. */
 static int arm_once(struct weft__select *s)
 {
     atomic_init(&s->arrivals, 0);

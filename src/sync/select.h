@@ -53,8 +53,8 @@ struct weft__select {
 };
 
 /* Performs one of the cases and returns its index; or links them all and returns -EINPROGRESS: then
- * `on_done` is called once when the wait has ended, as a waiter's notify is. Borrows the cases and the
- * nodes until then. A condition is passed without its mutex, which the task itself unlocks and
+ * `on_done` is called once when the wait has ended, as a waiter's notify is. Borrows the cases and
+ * the nodes until then. A condition is passed without its mutex, which the task itself unlocks and
  * locks. */
 int weft__select_arm(struct weft__select *select, struct weft_case *cases, struct weft__node *nodes,
                      size_t n, int64_t deadline, void (*on_done)(struct weft__select *select));

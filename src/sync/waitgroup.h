@@ -1,8 +1,8 @@
 /* The wait group struct, and its wait split in two steps (arm, finish) for stackless tasks.
  *
- * Word: count << 1 | HAS_WAITERS. A waiter sets HAS_WAITERS under the source's lock when it queues. While
- * HAS_WAITERS is set, the count reaches zero only under the lock, so that a waiter, which takes the lock
- * before it returns, may free the group.
+ * Word: count << 1 | HAS_WAITERS. A waiter sets HAS_WAITERS under the source's lock when it queues.
+ * While HAS_WAITERS is set, the count reaches zero only under the lock, so that a waiter, which
+ * takes the lock before it returns, may free the group.
  */
 #ifndef WEFT_SYNC_WAITGROUP_H
 #define WEFT_SYNC_WAITGROUP_H

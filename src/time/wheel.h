@@ -35,9 +35,9 @@
  *
  * The front: most timers of waits are set and cancelled before any other, so the timer that was
  * added last is not put into its slot at once. It is the front, and next() takes it into account;
- * `next_without_front` is the value of next() without it. If it is cancelled first, that takes two stores. Any
- * other operation settles it, that is, puts it into its slot; the wheel is then as if there had
- * never been a front.
+ * `next_without_front` is the value of next() without it. If it is cancelled first, that takes two
+ * stores. Any other operation settles it, that is, puts it into its slot; the wheel is then as if
+ * there had never been a front.
  *
  * Order: by tick. Timers of one tick expire in the order in which they were added, unless a mass
  * cascade was sliced in between.

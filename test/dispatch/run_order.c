@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* In which order fibers run: <weft/dispatcher.h>, sched/group_scheduler.h. Each with fibers with and without
- * a stack, and mixed. */
+/* In which order fibers run: <weft/dispatcher.h>, sched/group_scheduler.h. Each with fibers with
+ * and without a stack, and mixed. */
 #include <weft/cond.h>
 #include <weft/event.h>
 

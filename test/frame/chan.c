@@ -2,9 +2,9 @@
 /* Channels and frames. Of the original's tests:
  *   ChannelTest    channel_items_reach_frames_in_order; a timed take and a foreign offer: test/frame/wait.c
  * Of its faults: with two consumers waiting two offers woke one, and an item was stuck
- * (two_waiting_frames_get_two_items); there was no bound and no close (frame_sender_waits_for_channel_capacity,
- * close_ends_...); an item of no value could not be taken, and a timeout was not told from it
- * (statuses are distinct).
+ * (two_waiting_frames_get_two_items); there was no bound and no close
+ * (frame_sender_waits_for_channel_capacity, close_ends_...); an item of no value could not be
+ * taken, and a timeout was not told from it (statuses are distinct).
  */
 #include "frame/fixture.h"
 

@@ -3,8 +3,8 @@
  *   VirtualExceptionTest   each_error_has_one_trace_per_throw,
  *                          interrupt_error_has_frames_of_interrupted_fiber
  * Of its faults: interrupts had the frames of the one who interrupted; timeouts had none
- * (timeout_error_has_frames_of_waiting_fiber); a failed future that was awaited again got a trace more each
- * time (failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
+ * (timeout_error_has_frames_of_waiting_fiber); a failed future that was awaited again got a trace
+ * more each time (failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
  * (joiners_of_all_kinds_get_error_code).
  */
 #include "frame/script.h"

@@ -3,9 +3,9 @@
  *   YieldTest      yielding_frame_lets_others_run
  *   SleepTest      interrupt_ends_long_frame_sleep, group_stop_ends_wait_for_stop,
  *                  wait_for_stop_in_stopping_group_yields
- * Of its faults: sleeps could end early, by its cached clock (frame_sleep_never_ends_early); equal deadlines
- * had no order (equal_deadlines_end_in_start_order); an interrupt could not be
- * asked for or taken back (frame_can_clear_pending_interrupt).
+ * Of its faults: sleeps could end early, by its cached clock (frame_sleep_never_ends_early); equal
+ * deadlines had no order (equal_deadlines_end_in_start_order); an interrupt could not be asked for
+ * or taken back (frame_can_clear_pending_interrupt).
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"

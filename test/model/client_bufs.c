@@ -1,5 +1,6 @@
-/* Clients of buf/remote_free.h, buf/worker_cache.c and buf/buf.c: what is freed elsewhere, homes that close,
- * views that end on different threads. T0 owns the home; the others are plain threads. */
+/* Clients of buf/remote_free.h, buf/worker_cache.c and buf/buf.c: what is freed elsewhere, homes
+ * that close, views that end on different threads. T0 owns the home; the others are plain
+ * threads. */
 #include <string.h>
 
 #include <weft/buf.h>

@@ -1,7 +1,7 @@
-/* Clients of net/call.c and net/fd_exhaustion.c: what was delivered to a wait comes out of it, or is left
- * for the next. Conservation: interrupts in = -EINTR out + still pending, whatever else ends the
- * wait at the same moment: an edge, a close, a completion, a free descriptor. Two fibers wait on
- * one side of a descriptor: one in its place in the record, the other listed. */
+/* Clients of net/call.c and net/fd_exhaustion.c: what was delivered to a wait comes out of it, or
+ * is left for the next. Conservation: interrupts in = -EINTR out + still pending, whatever else
+ * ends the wait at the same moment: an edge, a close, a completion, a free descriptor. Two fibers
+ * wait on one side of a descriptor: one in its place in the record, the other listed. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Clients of sync/future.c and sync/future_combinators.c: deciding against waits and against one another;
- * derived futures against the end of those they are derived from. All memory must be free again at
- * the end. */
+/* Clients of sync/future.c and sync/future_combinators.c: deciding against waits and against one
+ * another; derived futures against the end of those they are derived from. All memory must be free
+ * again at the end. */
 #include <errno.h>
 
 #define FIBERS 1

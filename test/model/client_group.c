@@ -1,7 +1,7 @@
-/* Clients of sched/intake.h and of the rounds that serve it, sched/group_scheduler.c: what is sent to a group
- * against its end. T0 is the dispatcher's thread, which sleeps as a worker does; the others send
- * functions, fibers and the request to stop. T0 leaves when the group has finished: one that never
- * does is a deadlock. The group is freed then, by T0. */
+/* Clients of sched/intake.h and of the rounds that serve it, sched/group_scheduler.c: what is sent
+ * to a group against its end. T0 is the dispatcher's thread, which sleeps as a worker does; the
+ * others send functions, fibers and the request to stop. T0 leaves when the group has finished: one
+ * that never does is a deadlock. The group is freed then, by T0. */
 #include <limits.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Clients of actor/relation.c and actor/link_monitor.c: ends against ends, and against those who link,
- * unlink, monitor, take it back and join. Actors are records here, and nobody runs them: a thread
- * ends one, or calls what a step would call. */
+/* Clients of actor/relation.c and actor/link_monitor.c: ends against ends, and against those who
+ * link, unlink, monitor, take it back and join. Actors are records here, and nobody runs them: a
+ * thread ends one, or calls what a step would call. */
 #define FIBERS 1
 #define TASKS 3
 #define WITH_EXITS

@@ -1,5 +1,5 @@
-/* Clients of obs/sample_request.h: a sampler, and threads that are asked. A deadline may pass at any
- * moment. */
+/* Clients of obs/sample_request.h: a sampler, and threads that are asked. A deadline may pass at
+ * any moment. */
 #include "model/explore.h"
 #include "obs/sample_request.h"
 

@@ -71,7 +71,8 @@ weft_actor *weft__actor_at(uint32_t slot)
     return weft__actor_find(slot);
 }
 
-/* What only the maker, the worker and a dump look at (sched/stackless.h): no step of the exploration. */
+/* What only the maker, the worker and a dump look at (sched/stackless.h): no step of the
+ * exploration. */
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order);
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order)
 {

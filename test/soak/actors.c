@@ -1,5 +1,5 @@
-/* A large society of actors (test/stress/actor_population.h), for minutes; `make soak` runs it with a
- * million.
+/* A large society of actors (test/stress/actor_population.h), for minutes; `make soak` runs it with
+ * a million.
  *
  * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
  *

@@ -1,9 +1,9 @@
 /* Park/unpark hand-offs with no time limits anywhere: one lost wake-up and the ring it happened in
  * stands still, which the watchdog sees from outside.
  *
- * A token goes round a ring of fibers. Whoever has it hands it on by one weft_fiber_unpark and waits for
- * its return by one weft_fiber_park, so every park must be ended by exactly one unpark: a spurious
- * return, a permit kept too long or one used twice show as a token that is not there.
+ * A token goes round a ring of fibers. Whoever has it hands it on by one weft_fiber_unpark and
+ * waits for its return by one weft_fiber_park, so every park must be ended by exactly one unpark: a
+ * spurious return, a permit kept too long or one used twice show as a token that is not there.
  *
  * 4 * 10^5 hand-offs in a usual run; WEFT_STRESS=25000 makes it 10^8.
  */

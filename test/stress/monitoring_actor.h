@@ -1,5 +1,5 @@
-/* Keepers of a society (stress/actor_population.h): they watch and link members, trap, and count what is to
- * be told yet. */
+/* Keepers of a society (stress/actor_population.h): they watch and link members, trap, and count
+ * what is to be told yet. */
 #ifndef WEFT_TEST_STRESS_MONITORING_ACTOR_H
 #define WEFT_TEST_STRESS_MONITORING_ACTOR_H
 

@@ -1,5 +1,5 @@
-/* One of a society (stress/actor_population.h): what it does at random, and what it checks of what it is
- * told. */
+/* One of a society (stress/actor_population.h): what it does at random, and what it checks of what
+ * it is told. */
 #ifndef WEFT_TEST_STRESS_RANDOM_ACTOR_H
 #define WEFT_TEST_STRESS_RANDOM_ACTOR_H
 

@@ -1,6 +1,6 @@
-/* Three ways to end a wait at once: the deadline, weft_fiber_unpark and weft_cancel, from fibers of two
- * pools and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none counts
- * twice; a deadline is never early; a cancel stays.
+/* Three ways to end a wait at once: the deadline, weft_fiber_unpark and weft_cancel, from fibers of
+ * two pools and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none
+ * counts twice; a deadline is never early; a cancel stays.
  */
 #include <errno.h>
 #include <pthread.h>
