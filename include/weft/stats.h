@@ -85,7 +85,7 @@ struct weft_fiber_info {
  * false. The fibers keep running meanwhile, so different records are from different moments.
  *
  * Context: any thread; does not wait. */
-WEFT_API void weft_each_fiber(weft_pool *pool,
+WEFT_API void weft_fiber_each(weft_pool *pool,
                               bool (*visit)(const struct weft_fiber_info *, void *), void *arg);
 
 /* Write the pool as text: the pool, its workers, their counters, then up to max_fibers fibers (0:

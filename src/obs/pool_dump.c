@@ -121,7 +121,7 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
     }
     if (max_fibers) {
         struct fiber_list list = {.out = out, .left = max_fibers};
-        weft_each_fiber(pool, dump_fiber, &list);
+        weft_fiber_each(pool, dump_fiber, &list);
         if (list.more) {
             fprintf(out, "  ... and %zu more fibers\n", list.more);
         }

@@ -133,7 +133,7 @@ static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64
     return !weft__task_is_stackless(task) && wait_snapshot(task, out);
 }
 
-void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
+void weft_fiber_each(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
                      void *arg)
 {
     int64_t now = weft__clock_ns();

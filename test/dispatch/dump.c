@@ -176,7 +176,7 @@ TEST(fiber_walk_names_groups)
     struct scene s;
     struct tally t = {0};
     open_scene(&s);
-    weft_each_fiber(NULL, counts, &t);
+    weft_fiber_each(NULL, counts, &t);
     CHECK_EQ(t.visitors, 1);
     CHECK_EQ(t.guards, 1);
     CHECK(t.others >= 1);

@@ -292,7 +292,7 @@ static bool find(const struct weft_fiber_info *info, void *arg)
 static struct wanted look_up(weft_pool *pool, weft_fiber fiber)
 {
     struct wanted wanted = {.fiber = fiber};
-    weft_each_fiber(pool, find, &wanted);
+    weft_fiber_each(pool, find, &wanted);
     return wanted;
 }
 
@@ -364,7 +364,7 @@ TEST(each_fiber_stops_when_callback_returns_false)
         CHECK_EQ(weft_pool_spawn(pool, &held[i], hold, NULL, NULL), 0);
     }
     int visits = 0;
-    weft_each_fiber(pool, stop_at_two, &visits);
+    weft_fiber_each(pool, stop_at_two, &visits);
     CHECK_EQ(visits, 2);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
@@ -423,7 +423,7 @@ TEST(each_fiber_is_safe_while_fibers_start_and_end)
                  0);
     }
     for (long i = check_scale(3000); i >= 0; i--) {
-        weft_each_fiber(pool, check_sane, pool);
+        weft_fiber_each(pool, check_sane, pool);
     }
     atomic_store(&stop, true);
     pool_close(pool);
@@ -443,7 +443,7 @@ TEST(unjoined_fiber_is_not_listed_in_later_pool)
     for (int i = 0; i < 10; i++) {
         int visits = 0;
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-        weft_each_fiber(pool, counts_visit, &visits);
+        weft_fiber_each(pool, counts_visit, &visits);
         CHECK_EQ(visits, 0);
         CHECK_EQ(weft_pool_spawn(pool, &left[i], yield_three_times, NULL, NULL), 0);
         pool_close(pool);

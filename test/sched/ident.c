@@ -502,7 +502,7 @@ TEST(fiber_walk_is_safe_while_fibers_start_and_end)
         CHECK_EQ(weft_pool_spawn(pool, NULL, churns, &over, &opts), 0);
     }
     for (long i = 0, n = check_scale(4000) + 5; i < n; i++) {
-        weft_each_fiber(pool, check_info, &seen);
+        weft_fiber_each(pool, check_info, &seen);
     }
     atomic_store(&over, true);
     pool_close(pool);

@@ -261,7 +261,7 @@ static void *watch(void *arg)
         int seen = 0;
         struct weft_pool_stats stats;
         weft_pool_dump(play.pools[0], nowhere, 100);
-        weft_each_fiber(NULL, visit, &seen);
+        weft_fiber_each(NULL, visit, &seen);
         weft_pool_stats(play.pools[1], &stats);
         struct timespec nap = {.tv_nsec = 2000000};
         nanosleep(&nap, NULL);
