@@ -72,8 +72,7 @@ static int init_keeper(weft_actor *self, const char *method, const weft_buf *inp
 static const struct weft_actor_kind keeper_kind = {
     .name = "keeper", .state_bytes = sizeof(struct keeper), .init = init_keeper, .step = keep};
 
-/* --- a client
- * ---------------------------------------------------------------------------------- */
+/* --- a client --------------------------------------------------------------------------------- */
 
 int main(void)
 {

@@ -266,8 +266,7 @@ static void *run_network(void *arg)
     return NULL;
 }
 
-/* --- the whole election
- * ------------------------------------------------------------------------ */
+/* --- the whole election ----------------------------------------------------------------------- */
 
 static int node_start(struct node *node, struct world *world, weft_dispatcher *d, uint64_t seed)
 {

@@ -84,8 +84,7 @@ static enum weft_step receive(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind running = {.name = "runner", .start = receive};
 
-/* --- start and stop
- * ---------------------------------------------------------------------------- */
+/* --- start and stop --------------------------------------------------------------------------- */
 
 /* Closes the queue when the group stops. */
 static void *intake(void *arg)

@@ -158,8 +158,7 @@ static long finish(struct client *client)
     return client->wrong;
 }
 
-/* --- measurement
- * --------------------------------------------------------------------------------- */
+/* --- measurement ------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {

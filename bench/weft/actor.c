@@ -261,8 +261,7 @@ static void restart(void)
     report("weft", "actor_restart", "", RESTARTS / seconds(), "restart/s");
 }
 
-/* --- memory: idle actors
- * ----------------------------------------------------------------------- */
+/* --- memory: idle actors ---------------------------------------------------------------------- */
 
 static atomic_long idle;
 
@@ -286,8 +285,7 @@ static void memory(void)
     _exit(0); /* skips the idle actors */
 }
 
-/* --- call: one actor calls, another replies
- * ---------------------------------------------------- */
+/* --- call: one actor calls, another replies --------------------------------------------------- */
 
 enum { CALLS = 1000000 };
 
@@ -320,8 +318,7 @@ static void call(void)
     report("weft", "actor_call", "", seconds() * 1e9 / CALLS, "ns/call");
 }
 
-/* --- step: one command per step, completed at once; a message to an idle actor
- * ----------------- */
+/* --- step: one command per step, completed at once; a message to an idle actor ---------------- */
 
 enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
 

@@ -214,8 +214,7 @@ static void bench_call(void)
     report_rate("weft", "d_call", "");
 }
 
-/* --- starting and ending fibers
- * ----------------------------------------------------------------- */
+/* --- starting and ending fibers --------------------------------------------------------------- */
 
 static enum weft_step is_born(weft_frame *f, struct weft_got got)
 {

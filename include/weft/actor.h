@@ -323,7 +323,9 @@ WEFT_API weft_buf *weft_actor_take_buf(const struct weft_actor_event *event);
 WEFT_API void weft_out_continue(weft_out *out);
 WEFT_API void weft_out_idle(weft_out *out);
 WEFT_API void weft_out_wait(weft_out *out);
-/* End the actor normally. result: taken; NULL is allowed. */
+/* End the actor normally after this step. result: for weft_actor_join; taken; NULL is allowed.
+ *
+ * Context: in a step, with its own `out`; does not wait. */
 WEFT_API void weft_out_done(weft_out *out, weft_buf *result);
 
 /* --- commands -------------------------------------------------------------------------------- */

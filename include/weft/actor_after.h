@@ -21,14 +21,18 @@ WEFT_BEGIN_DECLS
 WEFT_API int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                 int64_t deadline, uint64_t *ref);
 /* Send a message after delay_ns. A delay of 0 or less sends it as soon as possible, still by a
- * timer. Otherwise as weft_actor_send_at. */
+ * timer. Otherwise as weft_actor_send_at.
+ *
+ * Returns as weft_actor_send_at.
+ * Context: any thread, fiber or step; does not wait. */
 WEFT_API int weft_actor_send_after(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                    int64_t delay_ns, uint64_t *ref);
 /* Send a message at first, first + period, first + 2 * period, ...: the schedule does not drift.
  * Periods that were missed are combined into one message. Each message has its own view of the same
  * bytes. Otherwise as weft_actor_send_at.
  *
- * Returns also -EINVAL if period_ns is not positive. */
+ * Returns as weft_actor_send_at; also -EINVAL if period_ns is not positive.
+ * Context: any thread, fiber or step; does not wait. */
 WEFT_API int weft_actor_send_every(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                    int64_t first, int64_t period_ns, uint64_t *ref);
 

@@ -79,7 +79,8 @@ WEFT_API void weft_buf_free(weft_buf *buf);
  * Returns an owned view; NULL if memory runs out.
  * Context: the view's owner; does not wait. */
 WEFT_API weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len);
-/* Create a view of all bytes of `buf`, as weft_buf_slice.
+/* Create a view of all bytes of `buf`, as weft_buf_slice does.
+ * Returns an owned view; NULL if memory runs out.
  * Context: the view's owner; does not wait. */
 WEFT_API weft_buf *weft_buf_share(const weft_buf *buf);
 

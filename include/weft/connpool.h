@@ -83,6 +83,9 @@ struct weft_connpool_stats {
     uint64_t stale, retired;  /* closed because the peer had closed or sent data, because of
                                  idle_ns */
 };
+/* Read the statistics of a pool, all of the same moment.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API void weft_connpool_stats(weft_connpool *pool, struct weft_connpool_stats *out);
 
 WEFT_END_DECLS

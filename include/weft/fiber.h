@@ -253,6 +253,12 @@ WEFT_API int weft_fiber_key_create(weft_fiber_key *out, void (*destructor)(void 
 WEFT_API int weft_fiber_set_local(weft_fiber_key key, void *value);
 WEFT_API void *weft_fiber_get_local(weft_fiber_key key);
 
+/* A cleanup: a function that runs when its fiber ends. */
+struct weft_fiber_cleanup {
+    void (*fn)(void *arg);
+    void *arg;
+    struct weft_fiber_cleanup *below; /* private */
+};
 /* Push a cleanup. Cleanups run when the fiber ends, last pushed first, also when the fiber ends by
  * weft_fiber_exit.
  *
@@ -260,11 +266,6 @@ WEFT_API void *weft_fiber_get_local(weft_fiber_key key);
  * ends with weft_fiber_exit or after weft_fiber_cleanup_pop. To return from a frame whose node is
  * still pushed is a caller's bug.
  * Context: fiber only; does not wait. */
-struct weft_fiber_cleanup {
-    void (*fn)(void *arg);
-    void *arg;
-    struct weft_fiber_cleanup *below; /* private */
-};
 WEFT_API void weft_fiber_cleanup_push(struct weft_fiber_cleanup *node, void (*fn)(void *arg),
                                       void *arg);
 /* Pop the top cleanup, which must be `node`, and run it if `run` is true.

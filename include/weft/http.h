@@ -198,7 +198,9 @@ WEFT_API int weft_http_server_listen(weft_http_server *server, const char *addre
  * Context: any fiber or thread; may wait; cancellation point. Several calls at once are allowed:
  * the nearest deadline wins. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
-/* Report whether a stop has begun. Context: any thread; does not wait. */
+/* Report whether a stop has begun.
+ * Returns true from the moment that the first call of weft_http_server_stop begins.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_http_server_is_stopping(const weft_http_server *server);
 
 /* Upper bounds of the histogram buckets in ns; the last one is WEFT_FOREVER. */
@@ -295,30 +297,39 @@ WEFT_API int weft_http_respond(weft_http *req, int status, const char *type, con
  * status outside 200..599, a second response, or any call of this group out of order is a caller's
  * bug and stops the program.
  * Returns 0, or -EPIPE if the client is gone; the handler may return.
- * Context (this call and the calls below): the handler's fiber, on its own worker; may wait when
- * the buffer is full; cancellation point if it waits. */
+ * Context: the handler's fiber, on its own worker; may wait if the buffer is full; cancellation
+ * point if it waits. */
 WEFT_API int weft_http_begin_response(weft_http *req, int status);
 /* Add a header field to the response. name and value are copied.
  * Returns 0; -EINVAL if name is not a token or belongs to the server (Connection, Content-Length,
  * Date, Transfer-Encoding), if value contains control bytes, or if both exceed 8 KiB (nothing was
- * added); -EPIPE as above. */
+ * added); -EPIPE if the client is gone: the handler may return.
+ * Context: as weft_http_begin_response. */
 WEFT_API int weft_http_set_header(weft_http *req, const char *name, const char *value);
 /* Set the Content-Length. Writing more bytes is a caller's bug; writing fewer aborts the
- * connection. Returns 0. Does not wait. */
+ * connection.
+ * Returns 0.
+ * Context: the handler's fiber, on its own worker; does not wait. */
 WEFT_API int weft_http_set_content_length(weft_http *req, uint64_t n);
 /* Write a part of the body. Small parts are buffered; weft_http_flush sends the buffer now.
  * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), too slow (-ETIMEDOUT),
  * or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
- * may return. */
+ * may return.
+ * Context: as weft_http_begin_response. */
 WEFT_API int weft_http_write(weft_http *req, const void *buf, size_t n);
-/* Send what is buffered. Returns as weft_http_write. */
+/* Send the buffered bytes.
+ * Returns as weft_http_write.
+ * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
 WEFT_API int weft_http_flush(weft_http *req);
 /* Send n bytes of a file, starting at `offset`, as a part of the body. fd: an open regular file;
  * borrowed for the call. weft_http_set_content_length must have been called.
  * Returns 0; -ENODATA if the file is shorter; otherwise as weft_http_write. An error aborts the
- * connection. */
+ * connection.
+ * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
 WEFT_API int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n);
-/* Report whether this request's response has begun (begin_response or respond). Does not wait. */
+/* Report whether this request's response has begun.
+ * Returns true after weft_http_begin_response or weft_http_respond.
+ * Context: the handler's fiber; does not wait. */
 WEFT_API bool weft_http_has_begun(const weft_http *req);
 
 /* --- files ----------------------------------------------------------------------------------- */

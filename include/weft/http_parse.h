@@ -142,7 +142,9 @@ typedef struct weft_http_head {
 WEFT_API void weft_http_request_init(weft_http_head *head, struct weft_http_field *fields,
                                      uint32_t max, const struct weft_http_limits *limits);
 /* Initialise the parser for a response. As weft_http_request_init; method is the method of the
- * request, which decides whether a body follows. Each 1xx response is a message of its own. */
+ * request, which decides whether a body follows. Each 1xx response is a message of its own.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API void weft_http_response_init(weft_http_head *head, struct weft_http_field *fields,
                                       uint32_t max, const struct weft_http_limits *limits,
                                       enum weft_http_method method);

@@ -55,7 +55,9 @@ struct weft_http_validators {
 
 /* Report whether an entity tag is in the list of an If-Match or If-None-Match field. "*" is not
  * handled here. weak: weak comparison, W/ is ignored; otherwise both tags must be strong. Elements
- * after a syntax error are ignored. Context: any thread; does not wait. */
+ * after a syntax error are ignored.
+ * Returns true if the list contains the tag; false also if etag is NULL or not an entity tag.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_http_etag_is_listed(const char *list, size_t len, const char *etag,
                                        size_t etag_len, bool weak);
 /* Evaluate the preconditions of a request in the order of RFC 9110: If-Match or
@@ -65,8 +67,11 @@ WEFT_API bool weft_http_etag_is_listed(const char *list, size_t len, const char 
  * Context: any thread; does not wait. */
 WEFT_API int weft_http_precondition_check(const weft_http_head *head, const void *data,
                                           const struct weft_http_validators *validators);
-/* Report whether the Range field applies: the method is GET, and If-Range is absent or names the
- * current representation. Context: any thread; does not wait. */
+/* Report whether the Range field of a request applies. data: the buffer of the head.
+ * Returns true if there is a Range field, the method is GET, and If-Range is absent or names the
+ * current representation. A date in If-Range must be at least 60 s old, because a newer one is not
+ * a strong validator.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_http_range_is_applicable(const weft_http_head *head, const void *data,
                                             const struct weft_http_validators *validators);
 

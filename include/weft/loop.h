@@ -51,8 +51,9 @@ WEFT_API int weft_loop_create(weft_loop **out, const struct weft_loop_opts *opts
  * watches. */
 WEFT_API void weft_loop_destroy(weft_loop *loop);
 
-/* Get the name of the loop's driver: "epoll", "uring" or "poll". The string is static.
+/* Get the name of the loop's driver.
  *
+ * Returns "epoll", "uring" or "poll", a static string.
  * Context: any thread; does not wait. */
 WEFT_API const char *weft_loop_driver(const weft_loop *loop);
 
@@ -90,6 +91,7 @@ WEFT_API int64_t weft_loop_next_deadline(weft_loop *loop);
 
 /* Count the watches and the operations that have not been delivered.
  *
+ * Returns the sum of both.
  * Context: the loop's thread; does not wait. */
 WEFT_API size_t weft_loop_pending(const weft_loop *loop);
 

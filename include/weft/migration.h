@@ -29,15 +29,8 @@ WEFT_API int weft_fiber_migrate(weft_pool *pool, int worker);
  * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_unpark_on(weft_fiber fiber, weft_pool *pool, int worker);
 
-/* Migrate for a scope. enter migrates as weft_fiber_migrate does; leave returns to the previous
- * pool, and to the previous worker if the fiber was bound. The previous pool's stop waits for the
- * fiber to return, so leave cannot fail. Scopes end in reverse order; weft_fiber_exit leaves all
- * of them.
- *
- * migration: in the caller's memory; borrowed until leave.
- * Returns (enter) 0, or an error of weft_fiber_migrate with the scope not entered.
- * Context: fiber only; both suspend the fiber for the move; not cancellation points. To leave a
- * scope that is not the innermost is a caller's bug. */
+/* A migration for a scope: enter moves the calling fiber, leave moves it back. Scopes nest and end
+ * in reverse order; weft_fiber_exit leaves all of them. */
 struct weft_migration {
     /* private */
     weft_pool *from;
@@ -45,7 +38,17 @@ struct weft_migration {
     int from_worker;
     bool held; /* `from` still counts the fiber although it is elsewhere */
 };
+/* Enter a migration scope: move the calling fiber as weft_fiber_migrate does.
+ *
+ * migration: in the caller's memory; borrowed until leave.
+ * Returns 0; otherwise an error of weft_fiber_migrate, and the scope is not entered.
+ * Context: fiber only; suspends the fiber for the move; not a cancellation point. */
 WEFT_API int weft_migration_enter(struct weft_migration *migration, weft_pool *pool, int worker);
+/* Leave the innermost migration scope: move the calling fiber back to its previous pool, and to its
+ * previous worker if it was bound. The previous pool's stop waits for the fiber to return, so leave
+ * cannot fail. To leave a scope that is not the innermost is a caller's bug.
+ *
+ * Context: fiber only; suspends the fiber for the move; not a cancellation point. */
 WEFT_API void weft_migration_leave(struct weft_migration *migration);
 
 /* Run fn(arg) on another pool or worker, return to the current one, and get the result, also if a

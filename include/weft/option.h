@@ -27,15 +27,17 @@ WEFT_API int weft_set_nodelay(int fd, bool on);
  * Context: any thread; does not wait. */
 WEFT_API int weft_set_cork(int fd, bool on);
 
-/* Enable TCP keepalive: after `idle` seconds without data from the peer a probe is sent every
+/* The times of TCP keepalive: after `idle` seconds without data from the peer a probe is sent every
  * `interval` seconds; after `count` unanswered probes the connection fails with -ETIMEDOUT. A field
- * that is 0 keeps the system's value. NULL disables keepalive.
- *
- * Returns as above.
- * Context: any thread; does not wait. */
+ * that is 0 keeps the system's value. */
 struct weft_keepalive {
     int idle, interval, count; /* up to 32767, 32767 and 127 */
 };
+/* Enable TCP keepalive with these times; NULL disables it.
+ *
+ * keepalive: borrowed for the call.
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_keepalive(int fd, const struct weft_keepalive *keepalive);
 
 /* Set TCP_USER_TIMEOUT: the connection fails with -ETIMEDOUT if written data stays unacknowledged

@@ -149,21 +149,24 @@ WEFT_API int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result
  * Context: the creating thread only, outside of fibers; runs fibers, does not wait. */
 WEFT_API int weft_pool_poll(weft_pool *pool);
 
-/* Embed the pool in an event loop: the descriptor to wait for and the time to poll at the latest.
+/* Get the descriptor that an event loop waits for: it is readable when weft_pool_poll has work to
+ * do. The pool keeps owning it.
  *
- * weft_pool_fd returns a descriptor that is readable when weft_pool_poll has work to do; the pool
- * keeps owning it. -EINVAL if the pool was not created with `caller`.
- * weft_pool_next_deadline returns the time of the next timer that worker 0 has to serve, in
- * nanoseconds of CLOCK_MONOTONIC; WEFT_FOREVER if there is none.
+ * Returns the descriptor; -EINVAL if the pool was not created with `caller`.
  * Context: the creating thread, between polls; does not wait. */
 WEFT_API int weft_pool_fd(weft_pool *pool);
+/* Get the time at which an event loop must call weft_pool_poll at the latest: that of the next
+ * timer that worker 0 has to serve.
+ *
+ * Returns nanoseconds of CLOCK_MONOTONIC; WEFT_FOREVER if there is no timer.
+ * Context: the creating thread, between polls; does not wait. */
 WEFT_API int64_t weft_pool_next_deadline(weft_pool *pool);
 
 enum weft_stop_mode {
     WEFT_STOP_DRAIN,  /* wait until every fiber has ended; at the deadline cancel the rest and wait
                          again */
     WEFT_STOP_CANCEL, /* cancel every fiber now; at the deadline give up */
-    WEFT_STOP_ABORT, /* as CANCEL, and shields (weft_fiber_shield_enter) do not delay it */
+    WEFT_STOP_ABORT,  /* as CANCEL, and shields (weft_fiber_shield_enter) do not delay it */
 };
 
 /* Stop the pool. When this returns 0, none of its fibers exists and none of its threads runs.

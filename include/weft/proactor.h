@@ -39,12 +39,14 @@ typedef void (*weft_op_fn)(weft_op *op, int64_t result, void *arg);
  *
  * Context: the loop's thread; does not wait. */
 WEFT_API void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg);
-/* Get the argument given to weft_op_init.
+/* Get the argument of an operation.
  *
+ * Returns the `arg` given to weft_op_init.
  * Context: the loop's thread; does not wait. */
 WEFT_API void *weft_op_arg(const weft_op *op);
-/* Get the result of the most recent delivery.
+/* Get the result of the operation's most recent delivery.
  *
+ * Returns the value that a handler gets as its `result`.
  * Context: the loop's thread; does not wait. */
 WEFT_API int64_t weft_op_result(const weft_op *op);
 

@@ -18,11 +18,15 @@
 
 WEFT_BEGIN_DECLS
 
-/* Set the ID of this node, once, before the first host is created; read it (0 unless set).
+/* Set the ID of this node, once, before the first host is created.
  *
- * weft_node_set_id returns 0; -EBUSY if the ID was set before or a host has been created.
+ * Returns 0; -EBUSY if the ID was set before or a host has been created: the ID is unchanged.
  * Context: any thread; does not wait. */
 WEFT_API int weft_node_set_id(uint32_t node);
+/* Get the ID of this node.
+ *
+ * Returns the ID; 0 unless it was set.
+ * Context: any thread; does not wait. */
 WEFT_API uint32_t weft_node_id(void);
 
 /* A message between nodes. */
@@ -40,30 +44,34 @@ struct weft_remote_message {
 /* A destination for messages to PIDs that are not actors of this node. Embed it in the struct that
  * holds what `deliver` needs. */
 struct weft_receiver {
-    /* Takes parcel->buf, also on an error, which is returned to the sender. Called on the sender's
-     * thread, also inside a step: must not wait. May be called by several threads at once. */
+    /* Takes message->buf, also on an error, which is returned to the sender. Called on the
+     * sender's thread, also inside a step: must not wait. May be called by several threads at
+     * once. */
     int (*deliver)(struct weft_receiver *self, const struct weft_remote_message *message);
 };
 
-/* Register the receiver for a node, or remove it. The receiver is borrowed until weft_route_remove
- * returns: after that it is not running and is not called again.
+/* Register the receiver for a node. The receiver is borrowed until weft_route_remove returns.
  *
- * weft_route_add returns 0; -EEXIST if the node has a receiver; -EINVAL for this node; -ENOMEM.
+ * Returns 0; -EEXIST if the node has a receiver; -EINVAL for this node; -ENOMEM.
  * Context: any thread; does not wait. */
 WEFT_API int weft_route_add(uint32_t node, struct weft_receiver *receiver);
-/* weft_route_remove returns 0; -ENOENT if the node has no receiver.
+/* Remove the receiver for a node. When this returns, the receiver is not running and is not called
+ * again.
+ *
+ * Returns 0; -ENOENT if the node has no receiver.
  * Context: any thread, not from a receiver; waits, by yielding, for calls of `deliver` that are
  * running; not a cancellation point. */
 WEFT_API int weft_route_remove(uint32_t node);
 
-/* Deliver a message that a transport got for parcel->to: an actor of this node, or of a node that
- * has a route. Takes parcel->buf, also on an error; parcel->topic is copied. parcel->from is
+/* Deliver a message that a transport got for message->to: an actor of this node, or of a node that
+ * has a route. Takes message->buf, also on an error; message->topic is copied. message->from is
  * trusted: pass a sender of this node only if it is known to be one.
  *
- * Returns 0; -EINVAL if parcel->kind cannot be sent between nodes; the errors of weft_actor_send,
+ * Returns 0; -EINVAL if message->kind cannot be sent between nodes; the errors of weft_actor_send,
  * of which -ENOMEM also means that there are too many different topics (weft_topic_intern); for
- * another node, -EHOSTUNREACH or the error of its receiver. Context: any thread; sends as
- * weft_actor_send does, so a fiber waits for capacity in a mailbox with WEFT_MAILBOX_WAIT. */
+ * another node, -EHOSTUNREACH or the error of its receiver.
+ * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
+ * with WEFT_MAILBOX_WAIT. */
 WEFT_API int weft_remote_message_deliver(const struct weft_remote_message *message);
 
 /* Spawn a proxy: an actor whose messages are handed to a receiver, in order, one at a time, on a
@@ -84,7 +92,7 @@ WEFT_API int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_rec
  * Context: any thread; does not wait. */
 WEFT_API const char *weft_topic_intern(const char *text);
 
-/* Counters of this node, read by weft_node_stats (any thread; does not wait). */
+/* Counters of this node, since the start of the process. */
 struct weft_node_stats {
     uint64_t sent;        /* accepted by the receivers of other nodes */
     uint64_t refused;     /* refused by the receivers of other nodes */
@@ -92,6 +100,9 @@ struct weft_node_stats {
     uint64_t received;    /* by weft_remote_message_deliver, and put into a mailbox */
     uint64_t dead;        /* by weft_remote_message_deliver, and not put into a mailbox */
 };
+/* Read the counters of this node. Each is exact; together they are not of one moment.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API void weft_node_stats(struct weft_node_stats *out);
 
 WEFT_END_DECLS

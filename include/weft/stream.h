@@ -79,8 +79,9 @@ WEFT_API ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned 
  *
  * Context: the reader's user; does not wait. */
 WEFT_API void weft_reader_consume(weft_reader *reader, size_t n);
-/* Get the number of bytes that can be read without waiting. Keeps all pointers valid.
+/* Get the size of the buffered data. Keeps all pointers valid.
  *
+ * Returns the number of bytes that can be read without waiting.
  * Context: the reader's user; does not wait. */
 WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
 
@@ -179,8 +180,9 @@ WEFT_API int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64
  * Returns 0, or the error of a write; the rest stays buffered.
  * Context: the writer's user; waits; cancellation point. */
 WEFT_API int weft_writer_flush(weft_writer *writer, int64_t deadline);
-/* Get the number of bytes that are not written yet.
+/* Get the size of the unwritten data.
  *
+ * Returns the number of bytes that were appended and are not written yet.
  * Context: the writer's user; does not wait. */
 WEFT_API size_t weft_writer_pending(const weft_writer *writer);
 
@@ -248,8 +250,9 @@ WEFT_API int weft_outbox_run(weft_outbox *outbox, int64_t deadline);
  *
  * Context: any thread; does not wait. */
 WEFT_API void weft_outbox_close(weft_outbox *outbox);
-/* Get the number of bytes that were posted and are not written yet.
+/* Get the size of the unwritten data.
  *
+ * Returns the number of bytes that were posted and are not written yet.
  * Context: any thread; does not wait. */
 WEFT_API size_t weft_outbox_pending(weft_outbox *outbox);
 

@@ -119,6 +119,10 @@ enum weft_child_state {
     WEFT_CHILD_STOPPED, /* ended for good */
     WEFT_CHILD_FAILED,  /* ended for good, with an error */
 };
+/* Get the name of a child's state.
+ *
+ * Returns "waiting", "running", ..., a static string; "unknown" for any other value.
+ * Context: any thread; does not wait. */
 WEFT_API const char *weft_child_state_name(enum weft_child_state state);
 
 struct weft_child_info {

@@ -4,8 +4,8 @@
  *   init is needed only to set options. An object must not be copied or moved.
  * - Every object works between fibers of one pool, fibers of different pools, and plain threads.
  * - A call that can wait takes an absolute deadline (0 tries once, WEFT_FOREVER never expires) and
- *   returns 0 on success, -ETIMEDOUT, -ECANCELED (weft_cancel), -EINTR (weft_fiber_interrupt), or an
- *   error that its own contract adds. If the call did not return 0, nothing was acquired and
+ *   returns 0 on success, -ETIMEDOUT, -ECANCELED (weft_cancel), -EINTR (weft_fiber_interrupt), or
+ *   an error that its own contract adds. If the call did not return 0, nothing was acquired and
  *   nothing is lost, however closely the two events raced. A call that does not have to wait
  *   succeeds even in a cancelled fiber: calls are cancellation points only when they wait.
  * - deinit of an object that has waiters is a caller's bug and stops the program. Objects without

@@ -124,7 +124,9 @@ WEFT_API int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline);
 
 /* Report whether the timer is going to fire.
  *
- * Context: any thread; does not wait. The answer may be out of date when it is returned. */
+ * Returns true if the timer is set, or if its callback is running and the timer fires again
+ * afterwards. The state may have changed by the time the call returns.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_timer_is_pending(const weft_timer *timer);
 
 WEFT_END_DECLS

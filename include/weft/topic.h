@@ -22,10 +22,11 @@
 
 WEFT_BEGIN_DECLS
 
-/* Does the topic match the pattern? '*' matches any number of bytes, including none; '?' matches
+/* Match a topic against a pattern. '*' matches any number of bytes, including none; '?' matches
  * one byte; every other byte matches itself. A NULL topic counts as "".
  *
- * Returns true if it matches. Context: any thread; does not wait. */
+ * Returns true if the whole topic matches.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_topic_match(const char *pattern, const char *topic);
 
 struct weft_topic_handler {

@@ -421,8 +421,7 @@ static inline weft_actor *weft__actor_find(uint32_t slot)
 /* Return the actor; NULL if it has ended. */
 weft_actor *weft__actor_of(weft_pid pid);
 
-/* --- envelopes in transit (actor/envelope.c, actor/dead_letter.c)
- * -------------------------------- */
+/* --- envelopes in transit (actor/envelope.c, actor/dead_letter.c) ----------------------------- */
 
 /* Push the envelope and wake the actor. Takes the envelope. A message has a reserved place. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__envelope *envelope);
@@ -516,7 +515,7 @@ static inline void weft__actor_abort(weft_actor *actor)
 /* Do everything for the actor's end except ending its task, on the thread that runs it. Takes the
  * contents of `end`. */
 void weft__actor_end(weft_actor *actor, struct weft__end *end);
-/* Undo a spawn that failed: remove relations and envelopes, notify nobody. */
+/* Undo a spawn that failed: remove relations and envelopes without notifying any actor. */
 void weft__actor_undo(weft_actor *actor);
 /* Drain the inboxes and mark the record empty. Returns false if the actor has relations again, of
  * threads that wait for its end. An exit without a joiner is kept; end NULL: no exit. */

@@ -59,8 +59,7 @@ struct weft__san {
     char unused; /* C has no empty struct */
 };
 
-/* --- AddressSanitizer and LeakSanitizer, if the program has them
- * -------------------------------- */
+/* --- AddressSanitizer and LeakSanitizer, if the program has them ------------------------------ */
 
 #define WEFT__WEAK_IMPORT(name) __asm__(name) __attribute__((weak))
 void weft__asan_start_switch(void **fake, const void *bottom, size_t size)

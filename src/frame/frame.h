@@ -45,8 +45,8 @@ enum weft__frame_act {
     WEFT__ACT_PARK,
     WEFT__ACT_ARMED,   /* waits on the object in `wait`, which is of the fiber's own group; an even
                         number */
-    WEFT__ACT_SETTLED, /* as ARMED, and the wait is settled already (weft__task_arm_settled); the next
-                        number */
+    WEFT__ACT_SETTLED, /* as ARMED, and the wait is settled already (weft__task_arm_settled); the
+                        next number */
     WEFT__ACT_WAIT,    /* waits on the `waits` objects in `wait` */
     WEFT__ACT_RETURN,
     WEFT__ACT_DONE,

@@ -223,7 +223,7 @@ static inline void weft__group_sched_wake_in(struct weft__group_sched *r,
 void weft__group_sched_wake(struct weft__group_sched *rounds, struct weft__task *task, bool front);
 /* Same for a chain of tasks, to the front in their order. */
 void weft__group_sched_wake_all(struct weft__group_sched *rounds, struct weft__chain *tasks);
-/* Moves the running fiber behind all others. */
+/* Moves the running fiber to the back of the queue. */
 void weft__group_sched_yield(struct weft__group_sched *rounds, struct weft__task *task);
 /* Starts a not-yet-started fiber, created on the worker's thread or accepted from outside. */
 void weft__group_sched_start(struct weft__group_sched *rounds, struct weft__task *task);

@@ -21,8 +21,7 @@ static __attribute__((noinline)) bool *hooks_off_address(void)
     return at;
 }
 
-/* --- the hook library
- * -------------------------------------------------------------------------- */
+/* --- the hook library ------------------------------------------------------------------------- */
 
 void weft_hook_attach(void)
 {
@@ -61,8 +60,7 @@ void weft__hooked_check_library(void)
     }
 }
 
-/* --- does a call apply?
- * --------------------------------------------------------------------------- */
+/* --- does a call apply? ----------------------------------------------------------------------- */
 
 /* A signal handler that runs on a stack of its own, or that arrived in the middle of a switch, is
  * not the fiber. */
@@ -136,8 +134,7 @@ bool weft_hook_enable_thread(bool on)
     return before;
 }
 
-/* --- where a fiber is bound
- * ------------------------------------------------------------------------ */
+/* --- where a fiber is bound ------------------------------------------------------------------- */
 
 /* An absent caller may never come back. */
 static bool is_present(const weft_pool *pool, unsigned worker)

@@ -113,7 +113,7 @@ bool weft__io_fire(void *who, uint64_t ticket, const void *prefetch_hint, void *
 static void place_events(struct weft__worker *w, const struct ready *ready)
 {
     struct weft__link *link = ready->chain.head, *next;
-    /* seq_cst: submit step 1 of sched/idle.h; a single worker has nobody to notify. */
+    /* seq_cst: submit step 1 of sched/idle.h; a single worker has no other worker to notify. */
     memory_order order = w->ring.no_thieves ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
     for (; link; link = next) {

@@ -118,8 +118,7 @@ int weft_fiber_migrate(weft_pool *pool, int worker)
     return err == -EALREADY ? 0 : err;
 }
 
-/* --- migrating a parked fiber
- * --------------------------------------------------------------------
+/* --- migrating a parked fiber --------------------------------------------------------------------
  *
  * Another thread cannot take a parked fiber out of its pool: its deadline may be in a wheel there,
  * and a worker there counts its departure. So the other thread records the destination, counts the

@@ -99,7 +99,7 @@ enum weft__reason {
 
 /* What can end a wait. Stored in the reason bits until the wait ends. */
 enum weft__wait {
-    WEFT__WAIT_OBJECT,          /* whoever holds the ticket */
+    WEFT__WAIT_OBJECT,          /* the holder of the ticket */
     WEFT__WAIT_PARK,            /* also weft_fiber_unpark, by handle */
     WEFT__WAIT_SHIELDED = 2,    /* or-ed: not a cancel or an interrupt */
     WEFT__WAIT_UNABORTABLE = 4, /* or-ed, in a shield: not an abort either */

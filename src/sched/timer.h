@@ -7,14 +7,14 @@
  *   running   not in the wheel; run points to the record of the worker that runs the callback;
  *             `again`: set again meanwhile, for node.deadline
  *
- *   action                      from -> to
- *   set, refresh                idle, pending -> pending; running -> running, again
- *   cancel                      pending -> idle; running -> running, not again, not periodic
- *   expire (by the wheel)       pending -> running; halts the advance of the wheel
- *   end of weft__user_timer_run      running -> pending (again, or periodic), or idle; fires the waiters
- *                               for its end
- *   deinit in the callback      running -> forgotten: the runner's record says so; the timer may be
- *                               freed
+ *   action                        from -> to
+ *   set, refresh                  idle, pending -> pending; running -> running, again
+ *   cancel                        pending -> idle; running -> running, not again, not periodic
+ *   expire (by the wheel)         pending -> running; halts the advance of the wheel
+ *   end of weft__user_timer_run   running -> pending (again, or periodic), or idle; fires the
+ *                                 waiters for its end
+ *   deinit in the callback        running -> forgotten: the runner's record says so; the timer may
+ *                                 be freed
  *
  * An expired timer leaves the wheel only when a worker is about to call it. There is no second
  * list of timers that have expired but have not run, so a cancel is definite however many timers

@@ -490,8 +490,7 @@ static void *watch(void *arg)
     return arg;
 }
 
-/* --- statistics
- * --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 void weft__watchdog_stats(struct weft_watchdog_stats *out)
 {

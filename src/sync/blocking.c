@@ -337,8 +337,7 @@ void weft_blocking_destroy(weft_blocking_pool *pool)
     pool_unref(pool);
 }
 
-/* --- the default pool
- * --------------------------------------------------------------------------- */
+/* --- the default pool ------------------------------------------------------------------------- */
 
 static struct weft__lock default_lock;
 static weft_blocking_pool *default_pool; /* under the lock */
@@ -540,8 +539,7 @@ int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **
     return err;
 }
 
-/* --- statistics
- * -------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 void weft_blocking_stats(weft_blocking_pool *which, struct weft_blocking_stats *out)
 {

@@ -69,8 +69,7 @@ ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadlin
     return more > 0 ? 1 + more : 1;
 }
 
-/* --- try, arm and finish, for select and for stackless tasks
- * -------------------------------------- */
+/* --- try, arm and finish, for select and for stackless tasks ---------------------------------- */
 
 static int try_send_any(weft_chan *c, const void *item)
 {

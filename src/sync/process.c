@@ -308,8 +308,7 @@ free_process:
     return err;
 }
 
-/* --- public calls
- * ---------------------------------------------------------------------------------- */
+/* --- public calls ----------------------------------------------------------------------------- */
 
 int weft_process_wait(weft_process *process, struct weft_process_status *out, int64_t deadline)
 {

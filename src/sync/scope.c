@@ -498,8 +498,7 @@ int64_t weft_scope_deadline(void)
     return s ? s->deadline : WEFT_FOREVER;
 }
 
-/* --- stackless tasks
- * ------------------------------------------------------------------------------- */
+/* --- stackless tasks -------------------------------------------------------------------------- */
 
 static struct weft__child *child_of(const struct weft__node *node)
 {

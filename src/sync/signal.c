@@ -315,8 +315,7 @@ static void hub_close(void)
     }
 }
 
-/* --- fork
- * ------------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void fork_prepare(void)
 {
@@ -354,8 +353,7 @@ static void watch_forks(void)
     weft__fork_hook(&hook);
 }
 
-/* --- public calls
- * ------------------------------------------------------------------------------------ */
+/* --- public calls ----------------------------------------------------------------------------- */
 
 /* -EINVAL, -EPERM, or 0 and the mask. */
 static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)

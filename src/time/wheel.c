@@ -24,8 +24,7 @@ void weft__wheel_init(struct weft__wheel *wheel, int64_t now, unsigned tick_shif
     atomic_init(&wheel->next, INT64_MAX);
 }
 
-/* --- occupied slots
- * ----------------------------------------------------------------------------- */
+/* --- occupied slots --------------------------------------------------------------------------- */
 
 /* For a slot above level 0. */
 static unsigned level_of(uint32_t slot)

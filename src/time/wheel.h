@@ -151,8 +151,7 @@ static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
     return atomic_load_explicit(&wheel->next, memory_order_relaxed);
 }
 
-/* --- for a caller that holds the lock, because it guards data kept beside the node too
- * ----------- */
+/* --- for a caller that holds the lock, because it guards data kept beside the node too -------- */
 
 void weft__wheel_flush_front(struct weft__wheel *wheel);
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer);

@@ -3,16 +3,16 @@
     (gdb) source weft-gdb.py
     weft fibers [STATE]   every fiber: id, state, name, pool, worker, what it waits on and who holds that
     weft bt ID            the backtrace of a fiber; ID as in "weft fibers" or in a dump: 17.3, #17.3, 17, or a name;
-                          of a fiber without a stack its frames, and where each goes on
-    weft fiber ID         goes to a fiber: bt, up, frame, info locals are its own from now on; its innermost frame is #1
-    weft fiber off        back to the thread; so does letting the program run
+                          for a fiber without a stack, its frames and where each resumes
+    weft fiber ID         selects a fiber: bt, up, frame and info locals then apply to it; its innermost frame is #1
+    weft fiber off        selects the thread again; so does resuming the program
     weft gcore [FILE]     writes a core file that has the stacks of all fibers (default core.PID)
 
-Nothing of the program is changed: a waiting fiber's saved registers are given to gdb's unwinder as if the innermost
-frame of the selected thread had been called by it. libweft must have debug information (-g).
+The program is not modified: gdb's unwinder gets a waiting fiber's saved registers as if the fiber had called the innermost
+frame of the selected thread. libweft must have debug information (-g).
 
-Core files: those that the kernel writes are whole. gdb's own gcore gives a mapping up at the first guard of a stack that
-it meets, so that the stacks in it are missing; such fibers are listed as "unreadable". weft gcore writes all but the guards.
+Core files that the kernel writes are complete. gdb's own gcore abandons a mapping at the first guard page of a stack, so
+the stacks in that mapping are missing; such fibers are listed as "unreadable". weft gcore writes everything but the guards.
 """
 import re
 import struct
@@ -40,7 +40,7 @@ def number(value):
 
 
 def memory(address, size):
-    """What is there; None: it cannot be read."""
+    """The bytes; None if they cannot be read."""
     try:
         return gdb.selected_inferior().read_memory(address, size).tobytes()
     except gdb.MemoryError:
@@ -215,7 +215,7 @@ def waits_on(kind, what, on):
 
 
 def all_fibers():
-    """Those that can be read."""
+    """All fibers that can be read."""
     slots = number(gdb.parse_and_eval("'sched/slab.c'::slots"))
     return (fiber for fiber in fibers_of(range(slots)) if not isinstance(fiber, str))
 

@@ -104,8 +104,8 @@ live_once(Alive, Me) ->
         _ -> ok
     end.
 
-%% Children that fail, again and again. Nobody is told of it. A supervisor goes through its restarts of the last second each time,
-%% so that one alone would be measured by that.
+%% Children that fail repeatedly, with logging disabled. On each restart a supervisor walks through its restarts of the last second,
+%% which would dominate the result if there were only one supervisor.
 restart() ->
     Restarts = 100000,
     logger:set_primary_config(level, none),
