@@ -39,7 +39,7 @@ struct node {
     weft_group *group;
     weft_chan *inbox;
     uint64_t rand;
-    int id, term, voted_in, votes, patience, beat;
+    int id, term, voted_in, votes, election_timeout, beat;
     enum role role;
 };
 
@@ -95,7 +95,7 @@ static void tell_all(struct node *node, enum kind kind)
 
 static void be_patient(struct node *node)
 {
-    node->patience = 10 + (int)draw(&node->rand, 15);
+    node->election_timeout = 10 + (int)draw(&node->rand, 15);
 }
 
 static void lead(struct node *node)
@@ -117,7 +117,7 @@ static void on_tick(struct node *node)
         if (++node->beat % 3 == 0) {
             tell_all(node, ALIVE);
         }
-    } else if (--node->patience <= 0) {
+    } else if (--node->election_timeout <= 0) {
         node->role = CANDIDATE;
         node->voted_in = ++node->term;
         node->votes = 1; /* its own vote */

@@ -146,7 +146,7 @@ static bool in_a_group(void)
 {
     weft_dispatcher *dispatcher;
     weft_group *group;
-    weft_chan *answers, *silence;
+    weft_chan *answers, *unanswered;
     weft_fiber fiber;
     struct countdown countdown = {.left = 3};
     static struct session lucky, unlucky;
@@ -155,14 +155,14 @@ static bool in_a_group(void)
         weft_group_create(dispatcher, &group, NULL) ||
         weft_chan_create(&answers, sizeof(int),
                          &(struct weft_chan_opts){.group = group, .capacity = 1}) ||
-        weft_chan_create(&silence, sizeof(int), &(struct weft_chan_opts){.group = group})) {
+        weft_chan_create(&unanswered, sizeof(int), &(struct weft_chan_opts){.group = group})) {
         return false;
     }
     weft_frame_init(&countdown.frame, &counting);
     weft_frame_init(&lucky.frame, &serving);
     weft_frame_init(&unlucky.frame, &serving);
     lucky.answers = answers;
-    unlucky.answers = silence;
+    unlucky.answers = unanswered;
     int err = weft_group_spawn_frame(group, NULL, &countdown.frame, NULL);
     err = err ? err : weft_group_spawn_frame(group, &fiber, &lucky.frame, NULL);
     err = err ? err : weft_group_spawn_frame(group, NULL, &unlucky.frame, NULL);
@@ -173,7 +173,7 @@ static bool in_a_group(void)
     weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
     weft_dispatcher_destroy(dispatcher);
     weft_chan_destroy(answers);
-    weft_chan_destroy(silence);
+    weft_chan_destroy(unanswered);
     return !err && result && *(int *)result == 42 && !lucky.failed && lucky.closed &&
            unlucky.failed && unlucky.closed;
 }

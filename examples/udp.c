@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-#define PATIENCE 200000000 /* ns */
+#define REPLY_TIMEOUT_NS 200000000 /* ns */
 
 static void *serve(void *arg)
 {
@@ -27,7 +27,7 @@ static ssize_t ask(int fd, const char *text, size_t n, char *answer, size_t size
     ssize_t got = -ETIMEDOUT;
     for (int tries = 0; tries < 5 && got == -ETIMEDOUT; tries++) {
         got = weft_write(fd, text, n, WEFT_FOREVER);
-        got = got < 0 ? got : weft_read(fd, answer, size, weft_after(PATIENCE));
+        got = got < 0 ? got : weft_read(fd, answer, size, weft_after(REPLY_TIMEOUT_NS));
     }
     return got;
 }

@@ -116,20 +116,20 @@ static void go_round(void)
 
 /* --- fanin: many actors send to one ----------------------------------------------------------- */
 
-enum { SENDERS = 1000, LETTERS = 1000, ROOM = 1024 };
+enum { SENDERS = 1000, MESSAGES = 1000, ROOM = 1024 };
 
 static weft_pid sink;
 
-static int count_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
-                         weft_out *out)
+static int count_messages(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                          weft_out *out)
 {
     uint64_t *counts = weft_actor_state(self);
     for (size_t i = 0; i < n; i++)
         counts[1] += events[i].tag;
     counts[0] += n;
     weft_out_idle(out);
-    if (counts[0] == SENDERS * LETTERS) {
-        if (counts[1] != (uint64_t)SENDERS * LETTERS * (LETTERS + 1) / 2)
+    if (counts[0] == SENDERS * MESSAGES) {
+        if (counts[1] != (uint64_t)SENDERS * MESSAGES * (MESSAGES + 1) / 2)
             abort();
         ended = now_ns();
         weft_out_done(out, NULL);
@@ -138,15 +138,15 @@ static int count_letters(weft_actor *self, const struct weft_actor_event *events
 }
 
 /* A sender that finds the mailbox full waits for capacity. */
-static int send_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
-                        weft_out *out)
+static int send_messages(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                         weft_out *out)
 {
     uint64_t *sent = weft_actor_state(self);
     (void)events, (void)n;
-    while (*sent < LETTERS) {
-        int err = weft_actor_send(sink, "letter", ++*sent, NULL);
+    while (*sent < MESSAGES) {
+        int err = weft_actor_send(sink, "message", ++*sent, NULL);
         if (err == -ENOBUFS)
-            return weft_out_send(out, 0, sink, "letter", *sent, NULL);
+            return weft_out_send(out, 0, sink, "message", *sent, NULL);
         must(err, "weft_actor_send");
     }
     weft_out_done(out, NULL);
@@ -159,16 +159,16 @@ static void fanin(void)
                                                   .state_bytes = 2 * sizeof(uint64_t),
                                                   .mailbox = ROOM,
                                                   .policy = WEFT_MAILBOX_WAIT,
-                                                  .step = count_letters},
+                                                  .step = count_messages},
                                         writer = {.name = "writer",
                                                   .state_bytes = sizeof(uint64_t),
-                                                  .step = send_letters};
+                                                  .step = send_messages};
     sink = start_one(&reader);
     begun = now_ns();
     for (int i = 0; i < SENDERS; i++)
         start_one(&writer);
     join(sink);
-    report("weft", "actor_fanin", "", (double)SENDERS * LETTERS / seconds() / 1e6, "Mmsg/s");
+    report("weft", "actor_fanin", "", (double)SENDERS * MESSAGES / seconds() / 1e6, "Mmsg/s");
 }
 
 /* --- spawn: start, one message, end ---------------------------------------------------------- */

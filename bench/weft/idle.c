@@ -38,7 +38,7 @@ struct way {
 
 static struct member members[MEMBERS];
 static struct weft__wheel wheel;
-static struct weft__idle_list silence;
+static struct weft__idle_list idle_list;
 static struct member slots[SLOTS]; /* list heads */
 static int cursor;
 static int64_t now, worst;
@@ -157,21 +157,21 @@ static int64_t virtual_clock(void)
 
 static void group_add(struct member *member)
 {
-    weft__idle_list_add(&silence, &member->entry, now);
+    weft__idle_list_add(&idle_list, &member->entry, now);
 }
 
 static void group_touch(struct member *member)
 {
-    weft__idle_list_touch(&silence, &member->entry);
+    weft__idle_list_touch(&idle_list, &member->entry);
 }
 
 static void group_look(void)
 {
     size_t n;
-    if (now < weft__idle_list_next(&silence))
+    if (now < weft__idle_list_next(&idle_list))
         return;
-    weft__idle_list_tick(&silence, virtual_clock, SIZE_MAX);
-    for (struct weft__idle_list_node *q = weft__idle_list_take_expired(&silence, &n); q;
+    weft__idle_list_tick(&idle_list, virtual_clock, SIZE_MAX);
+    for (struct weft__idle_list_node *q = weft__idle_list_take_expired(&idle_list, &n); q;
          q = q->next)
         come_out((struct member *)(void *)q);
 }
@@ -191,7 +191,7 @@ static void begin(void)
     came_out = cursor = 0;
     memset(members, 0, sizeof members);
     weft__wheel_init(&wheel, now, WEFT__WHEEL_TICK_SHIFT);
-    must(weft__idle_list_init(&silence, PERIOD, S, now), "weft__idle_list_init");
+    must(weft__idle_list_init(&idle_list, PERIOD, S, now), "weft__idle_list_init");
     for (int i = 0; i < SLOTS; i++)
         slots[i].next = slots[i].prev = &slots[i];
 }
@@ -245,7 +245,7 @@ static void run(const struct way *way, int rate)
         fprintf(stderr, "%s: %ld of %d came out\n", row, came_out, MEMBERS);
         exit(1);
     }
-    weft__idle_list_deinit(&silence);
+    weft__idle_list_deinit(&idle_list);
 }
 
 int main(void)

@@ -9,15 +9,15 @@ static weft_pool_set *compute;
 static void *owned(void *arg)
 {
     weft_pool *home = weft_pool_self(); /* coro.belongScheduler() */
-    struct weft_migration hop;
+    struct weft_migration migration;
     bool ok = true;
     for (unsigned i = 0; i < weft_pool_set_size(compute); i++) {
         weft_pool *member = weft_pool_set_member(compute, i);
-        if (weft_migration_enter(&hop, member, WEFT_ANY_WORKER) != 0) {
+        if (weft_migration_enter(&migration, member, WEFT_ANY_WORKER) != 0) {
             return NULL;
         }
         ok &= weft_pool_self() == member;
-        weft_migration_leave(&hop); /* belong_scheduler->spawn(std::move(coro)) */
+        weft_migration_leave(&migration); /* belong_scheduler->spawn(std::move(coro)) */
         ok &= weft_pool_self() == home;
     }
     return ok ? arg : NULL;

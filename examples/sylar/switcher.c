@@ -10,14 +10,14 @@ static weft_pool *home, *target;
 
 static void *visit(void *arg)
 {
-    struct weft_migration hop;
-    if (weft_migration_enter(&hop, target, WEFT_ANY_WORKER) != 0) {
+    struct weft_migration migration;
+    if (weft_migration_enter(&migration, target, WEFT_ANY_WORKER) != 0) {
         return NULL;
     }
     bool ok = weft_pool_self() == target;
     weft_cancel(weft_self());
     ok &= weft_fiber_park(WEFT_FOREVER) == -ECANCELED;
-    weft_migration_leave(&hop);
+    weft_migration_leave(&migration);
     ok &= weft_pool_self() == home && weft_worker_self() == 1;
     return ok ? arg : NULL;
 }

@@ -25,13 +25,13 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
 }
 
 /* relay.Receiver for node 5 */
-static int deliver(struct weft_receiver *self, const struct weft_remote_message *parcel)
+static int deliver(struct weft_receiver *self, const struct weft_remote_message *message)
 {
     (void)self;
     char to[64];
-    weft_pid_format(parcel->to, to, sizeof to);
-    printf("to %s: %s\n", to, parcel->topic);
-    weft_buf_free(parcel->buf);
+    weft_pid_format(message->to, to, sizeof to);
+    printf("to %s: %s\n", to, message->topic);
+    weft_buf_free(message->buf);
     atomic_fetch_add(&passed_on, 1);
     return 0;
 }

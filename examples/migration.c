@@ -31,10 +31,10 @@ static void *travel(void *arg)
     ok &= (long)bits == 8 && is_on(front);
 
     /* Run a block on worker 1 of another pool. */
-    struct weft_migration hop;
-    if (weft_migration_enter(&hop, heavy, 1) == 0) {
+    struct weft_migration migration;
+    if (weft_migration_enter(&migration, heavy, 1) == 0) {
         ok &= is_on(heavy) && weft_worker_self() == 1;
-        weft_migration_leave(&hop);
+        weft_migration_leave(&migration);
     }
     ok &= is_on(front);
 
