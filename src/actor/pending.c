@@ -1,230 +1,41 @@
+/* Entries of the pending table: adding, removing, timers, and pending sends.
+ *
+ * An entry is for an actor and is in the list of that actor's bucket; only the waits of fibers and
+ * threads are not (actor/pending_call.c). Its timer fires the entry: sends the envelope, and
+ * removes the entry unless it repeats. The callback of the timer and a removal may meet. The
+ * callback takes the bucket's lock, and finds `ref` 0 if the entry was removed. The thread that
+ * removes an entry stops its timer under the same lock: if the callback has started, the callback
+ * frees the entry, otherwise that thread does. Envelopes are sent after the lock is released.
+ *
+ * A pending send is in the admission queue of its receiver as well. The thread that removes it from
+ * that queue settles it; a timer or an end of the sender that comes second leaves it alone.
+ */
 #include "actor/pending.h"
 
 #include <errno.h>
-#include <stdalign.h>
-#include <string.h>
 
 #include "actor/pending_send.h"
+#include "actor/pending_table.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "sched/cancel.h"
 
-#ifdef WEFT_EXPLORE
-#define INDEXES 2u
-#else
-#define INDEXES 1024u
-#endif
-#define MAX_SLOTS (1u << WEFT__PENDING_SLOT_BITS)
-#define FIRST_SLOTS 8u
-#define NO_SLOT UINT32_MAX
-#define NO_REF UINT64_MAX        /* of a pending send: not looked up by reference */
-#define TURN ((uint64_t)1 << 32) /* one turn of a slot, in a reference */
+#define NO_REF UINT64_MAX /* of a pending send: not looked up by reference */
 
-struct weft__pending_bucket weft__pending_buckets[WEFT__PENDING_BUCKETS];
+/* --- removing, under the bucket's lock -------------------------------------------------------- */
 
-/* The calls of steps, and transferred calls, by the slot of their callee. */
-struct weft__callee_index {
-    alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    struct weft__pending_entry *first; /* under the lock */
-};
-static struct weft__callee_index indexes[INDEXES];
-
-#ifdef WEFT_EXPLORE /* each execution starts from zero */
-void weft__pending_reset(bool over)
-{
-    for (unsigned i = 0; over && i < WEFT__PENDING_BUCKETS; i++) {
-        struct weft__pending_slots *slots =
-            atomic_load_explicit(&weft__pending_buckets[i].slots, memory_order_relaxed);
-        while (slots) {
-            struct weft__pending_slots *former = slots->former;
-            weft__free(slots);
-            slots = former;
-        }
-    }
-    memset(weft__pending_buckets, 0, sizeof weft__pending_buckets);
-    memset(indexes, 0, sizeof indexes);
-}
-#endif
-
-static struct weft__pending_bucket *bucket_of(uint64_t ref)
-{
-    return &weft__pending_buckets[ref % WEFT__PENDING_BUCKETS];
-}
-
-static struct weft__callee_index *index_of(uint64_t callee)
-{
-    return &indexes[(uint32_t)callee % INDEXES];
-}
-
-/* The buckets of fibers and threads that wait for a reply from this actor. */
-static struct weft__pending_bucket *call_bucket(uint64_t callee, unsigned stripe)
-{
-    return bucket_of((uint32_t)callee + stripe * (WEFT__PENDING_BUCKETS / WEFT__CALL_BUCKETS));
-}
-
-/* --- slots, under the bucket's lock ---------------------------------------------------- */
-
-static bool grow(struct weft__pending_bucket *bucket)
-{
-    uint32_t capacity = bucket->capacity ? 2 * bucket->capacity : FIRST_SLOTS;
-    struct weft__pending_slots *more =
-        capacity <= MAX_SLOTS ? weft__alloc(sizeof *more + capacity * sizeof more->at[0]) : NULL;
-    if (!more) {
-        return false;
-    }
-    more->former = atomic_load_explicit(&bucket->slots, memory_order_relaxed);
-    if (bucket->used) {
-        memcpy(more->at, more->former->at, bucket->used * sizeof more->at[0]);
-    }
-    atomic_store_explicit(&bucket->slots, more,
-                          memory_order_release); /* pairs: weft__pending_has */
-    bucket->capacity = capacity;
-    return true;
-}
-
-static struct weft__pending_slot *slot_at(const struct weft__pending_bucket *bucket, uint32_t at)
-{
-    return &atomic_load_explicit(&bucket->slots, memory_order_relaxed)->at[at];
-}
-
-/* No slot is free. */
-static __attribute__((noinline)) uint32_t take_new_slot(struct weft__pending_bucket *bucket)
-{
-    if (bucket->used == bucket->capacity && !grow(bucket)) {
-        return NO_SLOT;
-    }
-    uint32_t at = bucket->used++;
-    atomic_store_explicit(&slot_at(bucket, at)->ref,
-                          TURN | at << WEFT__PENDING_BUCKET_BITS |
-                              (uint32_t)(bucket - weft__pending_buckets),
-                          memory_order_relaxed);
-    return at;
-}
-
-/* Assign a slot and with it a reference. Returns false if there is no memory. */
-static inline bool assign_ref(struct weft__pending_bucket *bucket,
-                              struct weft__pending_entry *entry)
-{
-    uint32_t at = bucket->free - 1;
-    if (__builtin_expect(!bucket->free, 0) && (at = take_new_slot(bucket)) == NO_SLOT) {
-        return false;
-    }
-    struct weft__pending_slot *slot = slot_at(bucket, at);
-    bucket->free = slot->next_free; /* 0 for a new slot */
-    slot->entry = entry;
-    entry->ref = atomic_load_explicit(&slot->ref, memory_order_relaxed);
-    return true;
-}
-
-static struct weft__pending_entry *find(const struct weft__pending_bucket *bucket, uint64_t ref)
-{
-    uint32_t slot = weft__pending_ref_slot(ref);
-    struct weft__pending_entry *entry = slot < bucket->used ? slot_at(bucket, slot)->entry : NULL;
-    return entry && entry->ref == ref ? entry : NULL;
-}
-
-static inline void free_slot(struct weft__pending_bucket *bucket, uint64_t ref)
-{
-    uint32_t at = weft__pending_ref_slot(ref);
-    struct weft__pending_slot *slot = slot_at(bucket, at);
-    slot->entry = NULL;
-    ref += TURN;
-    atomic_store_explicit(&slot->ref, ref, memory_order_relaxed);
-    if (__builtin_expect(ref >= TURN, 1)) { /* otherwise the slot is used up */
-        slot->next_free = bucket->free;
-        bucket->free = at + 1;
-    }
-}
-
-/* --- calls and their callees, under the bucket's lock ------------------------------------- */
-
-static inline void link_call(struct weft__pending_entry **first, struct weft__pending_entry *entry)
-{
-    struct weft__pending_entry *next = *first;
-    entry->linked = true;
-    entry->back = first;
-    entry->next_call = next;
-    if (next) {
-        next->back = &entry->next_call;
-    }
-    *first = entry;
-}
-
-static inline void unlink_call(struct weft__pending_entry *entry)
-{
-    struct weft__pending_entry *next = entry->next_call;
-    *entry->back = next;
-    if (next) {
-        next->back = entry->back;
-    }
-    entry->linked = false;
-}
-
-/* Link the call so that the end of the callee finds it. Returns false if the callee has ended. */
-static inline bool link_if_live(struct weft__pending_entry **first,
-                                struct weft__pending_entry *entry, weft_actor *actor)
-{
-    weft_pid callee = {.id = entry->callee};
-    uint64_t admission = actor ? atomic_load_explicit(&actor->admission, memory_order_acquire) : 0;
-    bool has_pending = weft__admission_generation(admission) == weft__pid_generation(callee) &&
-                       (admission & WEFT__ADMISSION_HAS_PENDING);
-    if (__builtin_expect(!has_pending, 0) && !weft__admission_mark_pending(actor, callee)) {
-        return false;
-    }
-    link_call(first, entry);
-    return true;
-}
-
-static bool link_callee(struct weft__pending_bucket *bucket, struct weft__pending_entry *entry)
-{
-    struct weft__callee_index *index = entry->index;
-    weft_actor *callee = weft__actor_find((uint32_t)entry->callee);
-    if (!index) {
-        return link_if_live(&bucket->calls, entry, callee);
-    }
-    weft__lock(&index->lock);
-    bool linked = link_if_live(&index->first, entry, callee);
-    weft__unlock(&index->lock);
-    return linked;
-}
-
-static __attribute__((noinline)) void unlink_indexed(struct weft__pending_entry *entry)
-{
-    weft__lock(&entry->index->lock);
-    unlink_call(entry);
-    weft__unlock(&entry->index->lock);
-}
-
-static inline void unlink_callee(struct weft__pending_entry *entry)
-{
-    if (__builtin_expect(!entry->index, 1)) {
-        unlink_call(entry);
-    } else {
-        unlink_indexed(entry);
-    }
-}
-
-static inline void remove_wait(struct weft__pending_bucket *bucket,
-                               struct weft__pending_entry *entry)
-{
-    if (__builtin_expect(entry->linked, 1)) {
-        unlink_callee(entry);
-    }
-    free_slot(bucket, entry->ref);
-    entry->ref = 0;
-}
-
-static void remove_entry(struct weft__pending_bucket *bucket, struct weft__pending_entry *entry)
+void weft__pending_remove_entry(struct weft__pending_bucket *bucket,
+                                struct weft__pending_entry *entry)
 {
     if (entry->kind == WEFT__PENDING_WAIT) {
-        remove_wait(bucket, entry);
+        weft__pending_remove_wait(bucket, entry);
         return;
     }
     if (entry->kind == WEFT__PENDING_CALL && entry->linked) {
-        unlink_callee(entry);
+        weft__pending_unlink_callee(entry);
     }
     if (entry->ref != NO_REF) {
-        free_slot(bucket, entry->ref);
+        weft__pending_free_slot(bucket, entry->ref);
     }
     if (!weft_pid_is_none(entry->to)) {
         *(entry->prev ? &entry->prev->next : &bucket->first) = entry->next;
@@ -235,14 +46,12 @@ static void remove_entry(struct weft__pending_bucket *bucket, struct weft__pendi
     entry->ref = 0;
 }
 
-/* After the removal, still under the lock: may the entry be freed? If not, its callback has started
- * and frees it. */
-static bool stop_timer(struct weft__pending_entry *entry)
+bool weft__pending_stop_timer(struct weft__pending_entry *entry)
 {
     return !entry->timed || weft_timer_cancel(&entry->timer) != WEFT_TIMER_RUNNING;
 }
 
-/* --- entries ------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 struct weft__pending_entry *weft__pending_entry_new(enum weft__pending_kind kind, weft_pid to,
                                                     enum weft_actor_event_kind event, uint64_t tag)
@@ -259,18 +68,6 @@ struct weft__pending_entry *weft__pending_entry_new(enum weft__pending_kind kind
     return entry;
 }
 
-struct weft__pending_entry *weft__pending_entry_new_call(weft_pid caller, weft_pid callee,
-                                                         uint64_t tag)
-{
-    struct weft__pending_entry *entry =
-        weft__pending_entry_new(WEFT__PENDING_CALL, caller, WEFT_EVENT_COMPLETE, tag);
-    if (entry) {
-        entry->callee = callee.id;
-        entry->index = index_of(callee.id);
-    }
-    return entry;
-}
-
 void weft__pending_entry_free(struct weft__pending_entry *entry)
 {
     if (entry->envelope) {
@@ -283,8 +80,7 @@ void weft__pending_entry_free(struct weft__pending_entry *entry)
     }
 }
 
-/* Send to the actor, unless it has ended. */
-static void send_to(weft_pid to, struct weft__envelope *envelope)
+void weft__pending_send_to(weft_pid to, struct weft__envelope *envelope)
 {
     weft__envelope_set_trace(envelope);
     if (weft__envelope_is_message(envelope)) {
@@ -343,7 +139,7 @@ static void repeat(struct weft__pending_bucket *bucket, struct weft__pending_ent
     struct weft__envelope *copy = copy_of(entry->envelope);
     weft__unlock(&bucket->lock);
     if (copy) {
-        send_to(to, copy);
+        weft__pending_send_to(to, copy);
     } else { /* no memory: this message is lost */
         atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
     }
@@ -375,7 +171,7 @@ static int deadline_error(const struct weft__pending_entry *entry)
 static void on_timer(weft_timer *timer, void *arg, uint64_t times)
 {
     struct weft__pending_entry *entry = arg;
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)entry->to.id);
     struct weft__pending_send *send = NULL;
     (void)timer, (void)times;
     weft__lock(&bucket->lock);
@@ -395,7 +191,7 @@ static void on_timer(weft_timer *timer, void *arg, uint64_t times)
         envelope = entry->envelope;
         entry->envelope = NULL;
         envelope->error = deadline_error(entry);
-        remove_entry(bucket, entry);
+        weft__pending_remove_entry(bucket, entry);
     }
     weft__unlock(&bucket->lock);
     if (send) {
@@ -403,7 +199,7 @@ static void on_timer(weft_timer *timer, void *arg, uint64_t times)
     }
     free_running(entry);
     if (envelope) {
-        send_to(to, envelope);
+        weft__pending_send_to(to, envelope);
     }
 }
 
@@ -428,7 +224,7 @@ static int enlist_locked(struct weft__pending_bucket *bucket, struct weft__pendi
     }
     bucket->first = entry;
     if (!weft__admission_mark_pending(actor, entry->to)) {
-        remove_entry(bucket, entry);
+        weft__pending_remove_entry(bucket, entry);
         return -ESRCH;
     }
     entry->host = actor->host;
@@ -438,12 +234,12 @@ static int enlist_locked(struct weft__pending_bucket *bucket, struct weft__pendi
 static int add_locked(struct weft__pending_bucket *bucket, struct weft__pending_entry *entry,
                       uint64_t *ref)
 {
-    if (!assign_ref(bucket, entry)) {
+    if (!weft__pending_assign_ref(bucket, entry)) {
         return -ENOMEM;
     }
     int err = enlist_locked(bucket, entry);
-    if (!err && entry->kind == WEFT__PENDING_CALL && !link_callee(bucket, entry)) {
-        remove_entry(bucket, entry);
+    if (!err && entry->kind == WEFT__PENDING_CALL && !weft__pending_link_callee(bucket, entry)) {
+        weft__pending_remove_entry(bucket, entry);
         err = -ESRCH;
     }
     if (ref && !err) {
@@ -452,29 +248,10 @@ static int add_locked(struct weft__pending_bucket *bucket, struct weft__pending_
     return err;
 }
 
-int weft__pending_add_wait(struct weft__pending_entry *entry, weft_actor *callee, uint64_t *ref)
-{
-    unsigned stripe = (uint32_t)((uintptr_t)entry >> 12) * 0x9E3779B1u >> 30; /* by stack address */
-    struct weft__pending_bucket *bucket = call_bucket(entry->callee, stripe);
-    int err = 0;
-    weft__lock(&bucket->lock);
-    if (__builtin_expect(!link_if_live(&bucket->calls, entry, callee), 0)) {
-        err = -ESRCH;
-    } else if (__builtin_expect(!assign_ref(bucket, entry), 0)) {
-        unlink_call(entry);
-        err = -ENOMEM;
-    }
-    *ref = entry->ref;
-    weft__unlock(&bucket->lock);
-    return err;
-}
-
-_Static_assert(WEFT__CALL_BUCKETS == 4, "two bits of a hash");
-
 int weft__pending_add(struct weft__pending_entry *entry, int64_t deadline, int64_t period_ns,
                       uint64_t *ref)
 {
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     int err = add_locked(bucket, entry, ref);
     weft__deadline_check(deadline);
@@ -494,14 +271,14 @@ static bool is_on_stack(const struct weft__pending_entry *entry)
 
 bool weft__pending_drop(uint64_t ref, unsigned kinds)
 {
-    struct weft__pending_bucket *bucket = bucket_of(ref);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of(ref);
     bool freeable = false;
     weft__lock(&bucket->lock);
-    struct weft__pending_entry *entry = find(bucket, ref);
+    struct weft__pending_entry *entry = weft__pending_find(bucket, ref);
     bool found = entry && (kinds >> entry->kind & 1);
     if (found) {
-        remove_entry(bucket, entry);
-        freeable = !is_on_stack(entry) && stop_timer(entry);
+        weft__pending_remove_entry(bucket, entry);
+        freeable = !is_on_stack(entry) && weft__pending_stop_timer(entry);
     }
     weft__unlock(&bucket->lock);
     if (freeable) {
@@ -510,81 +287,19 @@ bool weft__pending_drop(uint64_t ref, unsigned kinds)
     return found;
 }
 
-enum end_cause {
-    BY_END,     /* ends all calls */
-    BY_UPGRADE, /* ends calls that were seen and not kept */
-    RESET_KEPT, /* ends no call; resets `kept` */
-};
-
-static bool apply_end_cause(struct weft__pending_entry *entry, uint64_t callee,
-                            enum end_cause end_cause)
-{
-    if (entry->callee != callee) {
-        return false;
-    }
-    entry->kept = entry->kept && end_cause != RESET_KEPT;
-    return end_cause == BY_END || (end_cause == BY_UPGRADE && entry->seen && !entry->kept);
-}
-
-/* callee, unless 0: the call must still belong to this callee, and be one that ends. */
-static inline __attribute__((always_inline)) bool
-settle_call(uint64_t ref, int error, weft_buf *buf, uint64_t callee, enum end_cause end_cause)
-{
-    struct weft__pending_bucket *bucket = bucket_of(ref);
-    struct weft__envelope *envelope = NULL;
-    struct weft__chain ready;
-    weft_pid to = {0};
-    bool delivered = false, freeable = false;
-    weft__chain_init(&ready);
-    weft__lock(&bucket->lock);
-    struct weft__pending_entry *entry = find(bucket, ref);
-    if (callee && entry && !apply_end_cause(entry, callee, end_cause)) {
-        entry = NULL;
-    }
-    if (entry && entry->kind == WEFT__PENDING_WAIT) {
-        remove_wait(bucket, entry);
-        delivered = weft__node_fire(entry->node, buf, error, &ready);
-    } else if (entry && entry->kind == WEFT__PENDING_CALL) {
-        remove_entry(bucket, entry);
-        to = entry->to;
-        envelope = entry->envelope;
-        entry->envelope = NULL;
-        freeable = stop_timer(entry);
-        delivered = true;
-    }
-    weft__unlock(&bucket->lock);
-    weft__place_many(&ready);
-    if (freeable) {
-        weft__pending_entry_free(entry);
-    }
-    if (envelope) {
-        envelope->error = error;
-        envelope->buf = buf;
-        send_to(to, envelope);
-    } else if (!delivered) {
-        weft_buf_free(buf);
-    }
-    return delivered;
-}
-
-bool weft__pending_reply(uint64_t ref, int error, weft_buf *buf)
-{
-    return settle_call(ref, error, buf, 0, BY_END);
-}
-
 /* --- pending sends ---------------------------------------------------------------------------- */
 
 int weft__pending_queue_send(struct weft__pending_send *send, int64_t deadline)
 {
     struct weft__pending_entry *entry = &send->entry;
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     entry->ref = NO_REF;
     int err = enlist_locked(bucket, entry);
     if (!err) {
         err = weft__admission_enqueue(&send->sender);
         if (err != WEFT__ADMISSION_QUEUED) {
-            remove_entry(bucket, entry);
+            weft__pending_remove_entry(bucket, entry);
         } else if (deadline != WEFT_FOREVER) {
             weft__deadline_check(deadline);
             entry->deadline = deadline > 0 ? deadline : 0;
@@ -598,12 +313,12 @@ int weft__pending_queue_send(struct weft__pending_send *send, int64_t deadline)
 struct weft__envelope *weft__pending_take_send(struct weft__pending_send *send)
 {
     struct weft__pending_entry *entry = &send->entry;
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     struct weft__envelope *envelope = entry->envelope;
     entry->envelope = NULL;
-    remove_entry(bucket, entry);
-    bool freeable = stop_timer(entry);
+    weft__pending_remove_entry(bucket, entry);
+    bool freeable = weft__pending_stop_timer(entry);
     weft__unlock(&bucket->lock);
     if (freeable) {
         weft__pending_entry_free(entry);
@@ -613,7 +328,7 @@ struct weft__envelope *weft__pending_take_send(struct weft__pending_send *send)
 
 bool weft__pending_has_send(weft_pid from, weft_pid to)
 {
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)from.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)from.id);
     weft__lock(&bucket->lock);
     struct weft__pending_entry *entry = bucket->first;
     while (entry && (entry->kind != WEFT__PENDING_SEND || entry->to.id != from.id ||
@@ -631,7 +346,7 @@ static bool withdraw_send(struct weft__pending_entry *entry, struct weft__link *
 {
     struct weft__pending_send *send = dequeue_send(entry);
     if (!send) {
-        entry->timed = entry->timed && !stop_timer(entry);
+        entry->timed = entry->timed && !weft__pending_stop_timer(entry);
         return false;
     }
     struct weft__envelope *envelope = send->sender.envelope;
@@ -653,7 +368,7 @@ static void discard_all(struct weft__link *envelopes)
 
 static void drop_all(weft_pid self)
 {
-    struct weft__pending_bucket *bucket = bucket_of((uint32_t)self.id);
+    struct weft__pending_bucket *bucket = weft__pending_bucket_of((uint32_t)self.id);
     struct weft__pending_entry *freeable = NULL, *next;
     struct weft__link *envelopes = NULL;
     struct weft__chain ready;
@@ -667,10 +382,10 @@ static void drop_all(weft_pid self)
         if (entry->kind == WEFT__PENDING_SEND && !withdraw_send(entry, &envelopes)) {
             continue;
         }
-        remove_entry(bucket, entry);
+        weft__pending_remove_entry(bucket, entry);
         if (entry->kind == WEFT__PENDING_FIBER) {
             weft__cancel(entry->fiber, WEFT__IDENT_CANCEL, &ready);
-        } else if (stop_timer(entry)) {
+        } else if (weft__pending_stop_timer(entry)) {
             entry->next = freeable;
             freeable = entry;
         }
@@ -685,159 +400,8 @@ static void drop_all(weft_pid self)
     }
 }
 
-/* --- calls without a reply -------------------------------------------------------------------- */
-
-static void end_waits(struct weft__pending_bucket *bucket, uint64_t callee,
-                      enum end_cause end_cause)
-{
-    struct weft__pending_entry *next;
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    weft__lock(&bucket->lock);
-    for (struct weft__pending_entry *entry = bucket->calls; entry; entry = next) {
-        next = entry->next_call;
-        if (apply_end_cause(entry, callee, end_cause)) {
-            remove_wait(bucket, entry);
-            weft__node_notify(entry->node, -EOWNERDEAD,
-                              &ready); /* unless the deadline came first */
-        }
-    }
-    weft__unlock(&bucket->lock);
-    weft__place_many(&ready);
-}
-
-#define REFS 64u
-
-static size_t collect(struct weft__callee_index *index, uint64_t callee, enum end_cause end_cause,
-                      uint64_t *refs)
-{
-    size_t n = 0;
-    weft__lock(&index->lock);
-    for (struct weft__pending_entry *entry = index->first; entry && n < REFS;
-         entry = entry->next_call) {
-        if (apply_end_cause(entry, callee, end_cause)) {
-            refs[n++] = entry->ref;
-        }
-    }
-    weft__unlock(&index->lock);
-    return n;
-}
-
-static void end_calls(weft_pid self, enum end_cause end_cause)
-{
-    uint64_t refs[REFS];
-    size_t n;
-    for (unsigned i = 0; i < WEFT__CALL_BUCKETS; i++) {
-        end_waits(call_bucket(self.id, i), self.id, end_cause);
-    }
-    do { /* Calls that any thread has settled or transferred are no longer in the list. */
-        n = collect(index_of(self.id), self.id, end_cause, refs);
-        for (size_t i = 0; i < n; i++) {
-            settle_call(refs[i], -EOWNERDEAD, NULL, self.id, end_cause);
-        }
-    } while (n == REFS);
-}
-
 void weft__pending_end_actor(weft_pid self)
 {
     drop_all(self);
-    end_calls(self, BY_END);
-}
-
-static bool has_pending(weft_pid self)
-{
-    const weft_actor *actor = weft__actor_of(self);
-    return actor && atomic_load_explicit(&actor->admission, memory_order_relaxed) &
-                        WEFT__ADMISSION_HAS_PENDING;
-}
-
-void weft__pending_upgrade_begin(weft_pid self)
-{
-    if (has_pending(self)) {
-        end_calls(self, RESET_KEPT);
-    }
-}
-
-void weft__pending_upgrade_end(weft_pid self)
-{
-    if (has_pending(self)) {
-        end_calls(self, BY_UPGRADE);
-    }
-}
-
-static void mark(struct weft__pending_entry *entry, bool kept)
-{
-    struct weft__callee_index *index = entry->index;
-    if (index) {
-        weft__lock(&index->lock);
-    }
-    entry->seen = true;
-    entry->kept = kept;
-    if (index) {
-        weft__unlock(&index->lock);
-    }
-}
-
-static struct weft__pending_entry *find_call(const struct weft__pending_bucket *bucket,
-                                             uint64_t ref)
-{
-    struct weft__pending_entry *entry = find(bucket, ref);
-    bool is_call =
-        entry && (entry->kind == WEFT__PENDING_CALL || entry->kind == WEFT__PENDING_WAIT);
-    return is_call ? entry : NULL;
-}
-
-void weft__pending_mark_seen(uint64_t ref)
-{
-    struct weft__pending_bucket *bucket = bucket_of(ref);
-    weft__lock(&bucket->lock);
-    struct weft__pending_entry *entry = find_call(bucket, ref);
-    if (entry) {
-        mark(entry, entry->kept); /* a callee it was transferred to may have kept it */
-    }
-    weft__unlock(&bucket->lock);
-}
-
-static bool move_to(struct weft__pending_bucket *bucket, struct weft__pending_entry *entry,
-                    uint64_t callee, struct weft__callee_index *index)
-{
-    entry->callee = callee;
-    entry->index = index;
-    return link_callee(bucket, entry);
-}
-
-/* While the call is between two lists no end finds it: if both callees have ended, it ends here. */
-static int transfer_locked(struct weft__pending_bucket *bucket, struct weft__pending_entry *entry,
-                           weft_pid to, bool *lost)
-{
-    uint64_t former = entry->callee;
-    struct weft__callee_index *index = entry->index;
-    if (former == to.id) {
-        mark(entry, true);
-        return 0;
-    }
-    unlink_callee(entry);
-    if (move_to(bucket, entry, to.id, index_of(to.id))) {
-        mark(entry, false);
-        return 0;
-    }
-    *lost = !move_to(bucket, entry, former, index);
-    return -EOWNERDEAD;
-}
-
-int weft__pending_transfer(uint64_t ref, weft_pid to)
-{
-    struct weft__pending_bucket *bucket = bucket_of(ref);
-    bool lost = false;
-    int err = -ESRCH;
-    weft__lock(&bucket->lock);
-    struct weft__pending_entry *entry = find_call(bucket, ref);
-    if (entry) {
-        err = transfer_locked(bucket, entry, to, &lost);
-    }
-    weft__unlock(&bucket->lock);
-    if (lost) {
-        weft__pending_reply(ref, -EOWNERDEAD, NULL);
-    }
-    return err;
+    weft__pending_end_calls(self);
 }

@@ -25,6 +25,9 @@
  *
  * Lock order: bucket, index of callees; bucket, timer wheel. Nothing is delivered under any of
  * them.
+ *
+ * Files: pending.c (entries and timers), pending_call.c (calls), pending_slot.c (slots);
+ * pending_table.h holds what they share.
  */
 #ifndef WEFT_ACTOR_PENDING_H
 #define WEFT_ACTOR_PENDING_H

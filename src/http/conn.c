@@ -1,3 +1,16 @@
+/* A connection's life: its fiber reads, serves and answers one request after the other, then closes
+ * the socket.
+ *
+ *     allocate    the read buffer and the header fields; without memory the client gets a 503
+ *     serve       head, request, response, until one side ends the connection or a stop aborts it
+ *     linger      before a close, while the client may still send or has yet to read: shut down the
+ *                 write side, and discard what arrives
+ *     release     buffers, descriptor, the place among the limits
+ *
+ * From allocate to the end of linger the connection is in its shard's list, and from its first wait
+ * on in idle groups; other threads reach it only there. The count of the server's waitgroup is its
+ * last access to the server, which may be freed after that.
+ */
 #include "http/conn.h"
 
 #include <errno.h>
@@ -6,264 +19,8 @@
 
 #include <weft/io.h>
 #include <weft/net.h>
-#include <weft/uri.h>
 
 #include "base/alloc.h"
-#include "base/nonnull.h"
-
-/* --- the request, for the handler
- * ----------------------------------------------------------------- */
-
-enum weft_http_method weft_http_method(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return req->head.method;
-}
-
-const char *weft_http_path(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return req->path;
-}
-
-static struct weft_http_text text_of(const weft_http *req, struct weft_http_span span)
-{
-    return (struct weft_http_text){req->data + span.at, span.len};
-}
-
-struct weft_http_text weft_http_query(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return req->head.query.at ? text_of(req, req->head.query) : (struct weft_http_text){NULL, 0};
-}
-
-struct weft_http_text weft_http_get_header(const weft_http *req, const char *name)
-{
-    WEFT__NONNULL(req);
-    const struct weft_http_field *field = weft_http_head_find(&req->head, req->data, name, NULL);
-    return field ? text_of(req, field->value) : (struct weft_http_text){NULL, 0};
-}
-
-const weft_http_head *weft_http_request_head(const weft_http *req, const char **data)
-{
-    WEFT__NONNULL(req);
-    *data = req->data;
-    return &req->head;
-}
-
-const struct weft_addr *weft_http_peer(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return &req->conn->peer;
-}
-
-weft_http_server *weft_http_server_of(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return req->conn->server;
-}
-
-/* --- one request and its response
- * ----------------------------------------------------------------- */
-
-/* Decodes and normalises the path. Returns 0, or the status with which to reject the request. */
-static int decode_path(struct weft_http *req)
-{
-    char *to = req->path_inline;
-    size_t space = sizeof req->path_inline, len = req->head.path.len;
-    if (req->head.form == WEFT_HTTP_AUTHORITY) {
-        return 501;
-    }
-    if (req->head.form == WEFT_HTTP_ASTERISK ||
-        (len == 0 && req->head.method == WEFT_HTTP_OPTIONS)) {
-        req->path = "*";
-        req->path_len = 1;
-        return 0;
-    }
-    if (len + 2 > space) {
-        req->path_buf = weft_buf_alloc(len + 2, 0);
-        if (!req->path_buf) {
-            return 503;
-        }
-        to = (char *)req->path_buf->data;
-        space = len + 2;
-    }
-    ssize_t n = weft_uri_path_normalize(to, space, req->data + req->head.path.at, len);
-    if (n < 0) {
-        return 400;
-    }
-    req->path = to;
-    req->path_len = (size_t)n;
-    return 0;
-}
-
-static int reject(struct weft_http *req, int status, const char *why)
-{
-    req->conn->close = req->conn->unread = true;
-    return weft__http_respond_error(req, status, why);
-}
-
-static int respond_no_route(struct weft_http *req, bool other)
-{
-    char allow[256];
-    const struct weft__http_routes *routes = &req->conn->server->routes;
-    if (!other && strcmp(req->path, "*") == 0) {
-        return weft_http_respond(req, 204, NULL, NULL, 0);
-    }
-    if (!other) {
-        return weft__http_respond_error(req, 404, NULL);
-    }
-    weft__http_route_allow(routes, req->path, req->path_len, allow, sizeof allow);
-    int err = weft_http_begin_response(req, 405);
-    err = err ? err : weft_http_set_header(req, "Allow", allow);
-    return err;
-}
-
-static int handle(struct weft_http *req)
-{
-    struct weft_http_server *server = req->conn->server;
-    bool other;
-    int status = decode_path(req);
-    if (status) {
-        return reject(req, status, status == 400 ? "bad path" : NULL);
-    }
-    const struct weft__http_route *route = weft__http_route_find(
-        &server->routes, req->head.method, text_of(req, req->head.method_name), req->path,
-        req->path_len, &other);
-    uint64_t most = route && route->body_bytes ? route->body_bytes : server->opts.limits.body_bytes;
-    if (req->head.body == WEFT_HTTP_LENGTH && (uint64_t)req->head.content_length > most) {
-        return reject(req, 413, NULL);
-    }
-    req->body_max = most;
-    return route ? route->fn(req, route->arg) : respond_no_route(req, other);
-}
-
-static void report_request(struct weft_http *req, int64_t duration_ns)
-{
-    const struct weft_http_server_opts *opts = &req->conn->server->opts;
-    struct weft_http_text referer = weft_http_get_header(req, "Referer");
-    struct weft_http_text agent = weft_http_get_header(req, "User-Agent");
-    struct weft_http_record record = {
-        .method = req->data + req->head.method_name.at,
-        .method_len = (int)req->head.method_name.len,
-        .target = req->data + req->head.target.at,
-        .target_len = (int)req->head.target.len,
-        .minor = req->head.minor,
-        .status = req->status,
-        .sent = req->sent,
-        .duration_ns = duration_ns,
-        .peer = &req->conn->peer,
-        .referer = referer.data,
-        .referer_len = (int)referer.len,
-        .agent = agent.data,
-        .agent_len = (int)agent.len,
-    };
-    opts->on_request(&record, opts->arg);
-}
-
-/* The parser stops where it rejects, which for a bad target is before the version. */
-static bool has_request_line(const struct weft__http_conn *conn, weft_http_head *head,
-                             const char *data)
-{
-    static const char version[] = " HTTP/1.";
-    size_t len = sizeof version - 1, at = (size_t)head->target.at + head->target.len;
-    if (!head->target.len || conn->end - conn->start < at + len + 3 ||
-        memcmp(data + at, version, len) != 0 || memcmp(data + at + len + 1, "\r\n", 2) != 0) {
-        return false;
-    }
-    head->minor = data[at + len] - '0';
-    return head->minor == 0 || head->minor == 1;
-}
-
-/* Reports a request that could not be parsed, or did not arrive in time, as far as it is known. */
-static void report_rejected(struct weft_http *req)
-{
-    const struct weft_http_server_opts *opts = &req->conn->server->opts;
-    struct weft_http_record record = {
-        .method = "-",
-        .method_len = 1,
-        .target = "-",
-        .target_len = 1,
-        .minor = 1,
-        .status = req->status,
-        .sent = req->sent,
-        .peer = &req->conn->peer,
-    };
-    req->data = weft__http_input(req->conn) + req->conn->start;
-    if (has_request_line(req->conn, &req->head, req->data)) {
-        report_request(req, 0);
-    } else {
-        opts->on_request(&record, opts->arg);
-    }
-}
-
-static void count_response(struct weft__http_conn *conn, int status)
-{
-    weft__http_count(conn->shard, WEFT__HTTP_N_REQUESTS, 1);
-    weft__http_count(conn->shard, WEFT__HTTP_N_CLASS + status / 100, 1);
-    conn->pending_responses++;
-    conn->since_yield++;
-}
-
-static void request_begin(struct weft__http_conn *conn, size_t head_len)
-{
-    struct weft_http *req = &conn->req;
-    req->data = weft__http_input(conn) + conn->start;
-    conn->start += head_len;
-    req->stage = WEFT__HTTP_NOT_RESPONDED;
-    req->status = 0;
-    req->sent = 0;
-    req->path = "";
-    req->path_len = 0;
-    req->path_buf = NULL;
-    conn->served++;
-    conn->close = !req->head.keep_alive || conn->served >= conn->server->opts.limits.requests;
-    weft__http_body_begin(req, 0);
-}
-
-static void serve_request(struct weft__http_conn *conn, size_t head_len)
-{
-    struct weft_http *req = &conn->req;
-    int64_t began = conn->server->opts.on_request ? weft_now() : 0;
-    request_begin(conn, head_len);
-    int err = handle(req);
-    weft__http_response_finish(req, err);
-    weft__http_body_finish(req);
-    count_response(conn, req->status);
-    if (conn->server->opts.on_request) {
-        report_request(req, weft_now() - began);
-    }
-    if (req->path_buf) {
-        weft_buf_free(req->path_buf);
-    }
-    req->stage = WEFT__HTTP_NOT_RESPONDED;
-    if (conn->pending_responses >= conn->server->opts.limits.pipelined) {
-        weft__http_out_flush(conn);
-    }
-    weft__http_out_record_durations(conn); /* a file was sent already */
-}
-
-/* There is no valid request, but an error response to send. */
-static void reject_head(struct weft__http_conn *conn, ssize_t err)
-{
-    struct weft_http *req = &conn->req;
-    req->stage = WEFT__HTTP_NOT_RESPONDED;
-    req->continue_pending = false;
-    req->head.method = WEFT_HTTP_OTHER;
-    if (err == -EBADMSG) {
-        weft__http_count(conn->shard, WEFT__HTTP_N_BAD_REQUESTS, 1);
-        reject(req, req->head.refused, req->head.why);
-    } else {
-        reject(req, err == -ENOMEM ? 503 : 408, NULL);
-    }
-    count_response(conn, req->status);
-    if (conn->server->opts.on_request) {
-        report_rejected(req);
-    }
-}
-
-/* --- the connection
- * ------------------------------------------------------------------------------- */
 
 /* Closing a socket with unread bytes makes the client's TCP stack discard our response. Unread
  * bytes may be there, or on their way, if we did not read everything we have; if the server ends
@@ -360,15 +117,15 @@ static void serve_connection(struct weft__http_conn *conn)
             break;
         }
         if (n < 0) {
-            reject_head(conn, n);
+            weft__http_reject_head(conn, n);
             break;
         }
         /* Chunks are read into the buffer after their header, which must not move from here on. */
         if (conn->req.head.body == WEFT_HTTP_CHUNKED && !weft__http_input_reserve(conn, 2048)) {
-            reject_head(conn, -ENOMEM);
+            weft__http_reject_head(conn, -ENOMEM);
             break;
         }
-        serve_request(conn, (size_t)n);
+        weft__http_serve_request(conn, (size_t)n);
     }
     weft__http_out_flush(conn);
     if (conn->grace_expired) {

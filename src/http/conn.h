@@ -129,6 +129,23 @@ struct weft__http_arrival {
 /* The fiber's function. arg: a weft__http_arrival, which it frees. */
 void *weft__http_conn_run(void *arg);
 
+/* --- request.c ------------------------------------------------------------------------------ */
+
+static inline struct weft_http_text weft__http_text_of(const weft_http *req,
+                                                       struct weft_http_span span)
+{
+    return (struct weft_http_text){req->data + span.at, span.len};
+}
+/* Decodes and normalises the path. Returns 0, or the status with which to reject the request. */
+int weft__http_decode_path(struct weft_http *req);
+
+/* --- request_serve.c ------------------------------------------------------------------------ */
+
+/* Serves the request whose head was read. head_len: the head's length. */
+void weft__http_serve_request(struct weft__http_conn *conn, size_t head_len);
+/* There is no valid request, but an error response to send. err: as weft__http_input_head. */
+void weft__http_reject_head(struct weft__http_conn *conn, ssize_t err);
+
 /* --- timeout.c ------------------------------------------------------------------------------ */
 
 /* Enters a phase: its timeout starts now. */
@@ -196,9 +213,12 @@ static inline char *weft__http_input(const struct weft__http_conn *conn)
 {
     return (char *)conn->in->data;
 }
-/* Reads the next request header. Returns its length; 0 if the connection is over; -EBADMSG if it
- * was rejected (see head); -ETIMEDOUT if the client is too slow; -ENOMEM. */
-ssize_t weft__http_input_head(struct weft__http_conn *conn);
+static inline size_t weft__http_input_capacity(const struct weft__http_conn *conn)
+{
+    return conn->in->len;
+}
+/* Makes space for more of a partial header. Returns false if there is no memory. */
+bool weft__http_input_grow(struct weft__http_conn *conn);
 /* Makes room for `room` more bytes after a header that must stay where it is. Returns false if
  * there is no memory. */
 bool weft__http_input_reserve(struct weft__http_conn *conn, size_t room);
@@ -206,8 +226,13 @@ bool weft__http_input_reserve(struct weft__http_conn *conn, size_t room);
 ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
                               size_t n);
 
-/* --- request_body.c
- * --------------------------------------------------------------------------------- */
+/* --- request_read.c ------------------------------------------------------------------------- */
+
+/* Reads the next request header. Returns its length; 0 if the connection is over; -EBADMSG if it
+ * was rejected (see head); -ETIMEDOUT if the client is too slow; -ENOMEM. */
+ssize_t weft__http_input_head(struct weft__http_conn *conn);
+
+/* --- request_body.c ------------------------------------------------------------------------- */
 
 void weft__http_body_begin(struct weft_http *req, uint64_t most);
 /* Discards the unread part. */

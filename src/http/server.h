@@ -5,10 +5,13 @@
  *   capacity.c           limits on connections, and which to evict
  *   address_limit.c      number of connections per client address
  *   shard.c              state of each worker: counters, the Date line
- *   conn.c               a connection's fiber: one request after the other
- *   input.c              the read buffer; reads request headers
- *   request_body.c       the request body
+ *   conn.c               a connection's life: its fiber, its place in the shard, lingering close
+ *   input.c              the read buffer
+ *   request_read.c       reads the head of the next request
+ *   request_serve.c      serves a request: handler, response, access record, counters
  *   route.c              which handler
+ *   request.c            the request as its handler sees it; decodes the path
+ *   request_body.c       the request body
  *   response.c           response header and framing
  *   output.c             the write buffer; writes, files to the socket
  *   timeout.c            timeouts: the idle groups
