@@ -1,21 +1,21 @@
-/* A unit test is one C file that includes this and defines some TEST(name) { ... }.
+/* A unit test is one C file that includes this header and defines tests: TEST(name) { ... }.
  *
- * main is here: it runs every test in the order of definition, or those named on the command line,
- * and prints a line for each. The first CHECK that fails says where and aborts the program, from
- * whatever thread or fiber it happens in, so that a debugger or a core file shows the very moment.
+ * This header contains main: it runs every test in the order of definition, or those named on the
+ * command line, and prints a line for each. The first failed CHECK prints its location and aborts
+ * the program, in any thread or fiber, so that a debugger or a core file shows that very moment.
  *
- *   WEFT_SEED=N     the seed that check_seed gives; else it comes from the clock, and is printed
- *   WEFT_CHAOS=N    seed of the delays in a build that has them; stress tests set it by themselves
- *   WEFT_STRESS=P   how much check_scale repeats, in percent; else what the build was made for
+ *   WEFT_SEED=N     the seed that check_seed returns; by default from the clock, and printed
+ *   WEFT_CHAOS=N    seed of the delays in a build that has them; stress tests set it themselves
+ *   WEFT_STRESS=P   how much check_scale repeats, in percent; by default the build's setting
  *
- * A program that is no list of tests (test/soak) defines CHECK_OWN_MAIN before.
+ * A program that is not a list of tests (test/soak) defines CHECK_OWN_MAIN before the include.
  *
- * The head of a test file (its first 30 lines) may hold, each on a line of its own:
+ * The head of a test file (its first 30 lines) may contain, each on a separate line:
  *   labels: valgrind       in a comment: more ctest labels
  *   timeout: 1800          in a comment: seconds, instead of 900
  *   not under: asan qemu   in a comment: kinds of build that leave the file out
  *                          (asan, tsan, valgrind, qemu, chaos)
- *   serial                 in a comment: nothing else may run beside it
+ *   serial                 in a comment: no other test may run at the same time
  */
 #ifndef WEFT_TEST_CHECK_H
 #define WEFT_TEST_CHECK_H
@@ -36,7 +36,7 @@
 #endif
 
 #define CHECK_ERR                                                                                  \
-    16384 /* bytes of what a child says, with room for reports that nobody asked for */
+    16384 /* bytes of a child's output, with enough space for reports that were not requested */
 
 #define CHECK_SKIPPED 77 /* the exit status that ctest shows as "Skipped" */
 
@@ -89,7 +89,7 @@ __attribute__((unused)) static void check_add(struct check_case *one)
     check_last = &one->next;
 }
 
-/* Small on the stack, and no streams: it may run in a fiber of 16 KiB. */
+/* Uses little stack, and no streams: it may run in a fiber of 16 KiB. */
 __attribute__((noreturn, cold, format(printf, 3, 4), unused)) static void
 check_fail(const char *file, int line, const char *format, ...)
 {
@@ -109,7 +109,7 @@ check_fail(const char *file, int line, const char *format, ...)
     abort();
 }
 
-/* Leaves the whole program as skipped: the machine lacks what the test is about. */
+/* Ends the whole program as skipped: the machine lacks the tested feature. */
 __attribute__((noreturn, unused)) static void check_skip(const char *why)
 {
     printf("skipped: %s\n", why);
@@ -139,7 +139,7 @@ __attribute__((unused)) static uint64_t check_seed(void)
     return seed;
 }
 
-/* Percent of the usual number of repetitions that this run is to make. */
+/* The number of repetitions in this run, in percent of the normal number. */
 __attribute__((unused)) static long check_stress(void)
 {
     const char *text = getenv("WEFT_STRESS");
@@ -147,7 +147,7 @@ __attribute__((unused)) static long check_stress(void)
     return percent > 0 ? percent : CHECK_STRESS;
 }
 
-/* n repetitions in a usual run, more or fewer in this one, never none. */
+/* n repetitions in a normal run, more or fewer in this one, at least one. */
 __attribute__((unused)) static long check_scale(long n)
 {
     long percent = check_stress();
@@ -162,8 +162,8 @@ __attribute__((unused)) static double check_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Runs fn(arg) in a child process and returns its wait status. What it wrote to stderr comes back
- * in `err`, cut to size and ended by a zero; a child that returns from fn exits with 0. */
+/* Runs fn(arg) in a child process and returns its wait status. The child's stderr is returned in
+ * `err`, truncated and zero-terminated; a child that returns from fn exits with 0. */
 __attribute__((unused)) static int check_child(void (*fn)(void *), void *arg, char *err,
                                                size_t size)
 {
@@ -199,14 +199,14 @@ __attribute__((unused)) static int check_child(void (*fn)(void *), void *arg, ch
     return status;
 }
 
-/* Takes the reports of hogs out of a text: where others have the CPUs, a fiber may be late through
- * no fault of its own. */
+/* Removes hog reports from a text: on a busy machine a fiber may be late through no fault of its
+ * own. */
 __attribute__((unused)) static char *check_without_hogs(char *text)
 {
     char *hog;
     while ((hog = strstr(text, "weft: hog: "))) {
         char *rest = strchr(hog, '\n');
-        while (rest && rest[1] == ' ') { /* its other lines are set in */
+        while (rest && rest[1] == ' ') { /* its other lines are indented */
             rest = strchr(rest + 1, '\n');
         }
         memmove(hog, rest ? rest + 1 : "", rest ? strlen(rest + 1) + 1 : 1);

@@ -1,10 +1,9 @@
-/* Included first into every file that is built to run under qemu's user mode (the preset
- * `aarch64`).
+/* Included first in every file that is built to run under qemu's user mode (the preset `aarch64`).
  *
  * On 64-bit ARM a sequentially consistent store is STLR, such a load is LDAR, and the processor
- * keeps the two in order. qemu 7.2 on x86_64 makes plain moves of them, with a fence before the one
- * and after the other but none between: a thread may read before others see what it has stored.
- * Every "publish, then look whether somebody sleeps" loses a wake-up by that, now and then. An
+ * keeps the two in order. qemu 7.2 on x86_64 translates them to plain moves, with a fence before
+ * the store and after the load but none between: a thread may read before others see its store.
+ * Every "publish, then check for a sleeping thread" sequence then occasionally loses a wake-up. An
  * exchange is a locked instruction, which is a fence; so such stores are exchanges here.
  *
  * test/base/seq_cst.c fails without this.

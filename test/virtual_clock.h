@@ -1,9 +1,10 @@
-/* A clock that stands until the test moves it. In place of the C library's clock_gettime, for the
- * whole program and the runtime in it, so a test can say to the nanosecond when something is due.
+/* A clock that stands still until the test moves it. It replaces the C library's clock_gettime for
+ * the whole program and the runtime in it, so that a test can say to the nanosecond when something
+ * is due.
  *
- * For what runs on the test's own thread: a pool or a dispatcher with `caller`, which is polled. A
- * thread that sleeps does so by the kernel's clock, and must not be left to while this one stands;
- * without virtual_clock_stop the clock is the real one.
+ * For code that runs on the test's own thread: a pool or a dispatcher with `caller`, which is
+ * polled. A thread that sleeps uses the kernel's clock, and must not be relied on while this clock
+ * stands still; until virtual_clock_stop is called, the clock is the real one.
  */
 #ifndef WEFT_TEST_VIRTUAL_CLOCK_H
 #define WEFT_TEST_VIRTUAL_CLOCK_H
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic(int64_t) virtual_clock_ns; /* 0: the real one */
+static _Atomic(int64_t) virtual_clock_ns; /* 0: the real clock */
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
@@ -27,13 +28,13 @@ int clock_gettime(clockid_t clock, struct timespec *time)
     return 0;
 }
 
-/* From here on it stands at this time, until it is set again. Never back. */
+/* From here on the clock stands at this time, until it is set again. Never moves back. */
 __attribute__((unused)) static void virtual_clock_set(int64_t ns)
 {
     atomic_store(&virtual_clock_ns, ns);
 }
 
-/* The next multiple of `unit` after the real time: it stands there. Returns it. */
+/* Stops the clock at the next multiple of `unit` after the real time. Returns that time. */
 __attribute__((unused)) static int64_t virtual_clock_stop(int64_t unit)
 {
     struct timespec time;
@@ -43,7 +44,7 @@ __attribute__((unused)) static int64_t virtual_clock_stop(int64_t unit)
     return now;
 }
 
-/* The real one again. */
+/* Returns to the real clock. */
 __attribute__((unused)) static void virtual_clock_go(void)
 {
     atomic_store(&virtual_clock_ns, 0);

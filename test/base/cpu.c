@@ -1,4 +1,4 @@
-/* How many CPUs the process may use: the quotas of made-up cgroups. */
+/* The number of CPUs the process may use: quotas of simulated cgroups. */
 /* labels: valgrind */
 #include "base/cpu.h"
 

@@ -1,4 +1,4 @@
-/* Words for errors: weft_strerror, and which option was refused. */
+/* Error texts: weft_strerror, and the name of the rejected option. */
 /* labels: valgrind */
 #include <errno.h>
 #include <limits.h>
@@ -29,7 +29,8 @@ TEST(strerror_accepts_both_signs)
     }
 }
 
-/* What the header files promise of it has words of ours where errno's mislead. */
+/* Errors with a meaning of their own in the headers have Weft's text where errno's would
+ * mislead. */
 TEST(kernel_errors_keep_kernel_text)
 {
     CHECK_STR(weft_strerror(-EADDRINUSE), "Address already in use");
@@ -67,7 +68,7 @@ TEST(pool_create_names_rejected_option)
     refused(POOL(.cpus = (int[]){-1}, .cpu_count = 1),
             "cpus: has a CPU that this process may not use");
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, is_told_nothing, NULL), 0); /* it was another's */
+    CHECK_EQ(pthread_create(&thread, NULL, is_told_nothing, NULL), 0); /* another thread's */
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 

@@ -1,4 +1,4 @@
-/* Names of any length: what is kept of them where there is little room. */
+/* Names of any length: how they are truncated where there is little space. */
 /* labels: valgrind */
 #include "base/objname.h"
 

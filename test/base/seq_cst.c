@@ -1,23 +1,23 @@
-/* What every proof of this tree takes for granted: of two threads that each store to one word and
- * then load the other's, all sequentially consistent, at least one sees what the other stored.
- * Compilers, processors and emulators have to keep that. */
+/* The assumption behind every proof in this tree: when two threads each store to one word and then
+ * load the other's, all sequentially consistent, at least one of them sees the other's store.
+ * Compilers, processors and emulators have to preserve that. */
 #include <pthread.h>
 
 #include "base/atomic.h"
 #include "base/cpu.h"
 #include "check.h"
 
-static _Atomic(long) stored[2]; /* the last round of each */
+static _Atomic(long) stored[2]; /* the last round of each thread */
 static _Atomic(long) done[2];
 static long seen[2], rounds;
 
-/* Both begin a round when both have ended the one before: the two stores are then as near to one
- * another as can be. */
+/* Both threads begin a round when both have finished the previous one: the two stores are then as
+ * close together as possible. */
 static void await(int whom, long round)
 {
     for (unsigned i = 1; atomic_load_explicit(&done[whom], memory_order_acquire) < round; i++) {
         if (i % 100 == 0) {
-            sched_yield(); /* it may need this CPU */
+            sched_yield(); /* the other thread may need this CPU */
         }
         weft__cpu_pause();
     }

@@ -1,4 +1,4 @@
-/* Small blocks: lists of free ones, and the depot behind them. */
+/* Small blocks: free lists, and the shared pool behind them. */
 #include "base/small_alloc.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ TEST(freed_small_block_is_reused)
 {
     take_all(&small);
     give_all(&small);
-    weft__alloc_fail_after(1, true); /* nothing more from the allocator */
+    weft__alloc_fail_after(1, true); /* the allocator provides nothing more */
     take_all(&small);
     weft__alloc_fail_after(0, false);
     give_all(&small);
@@ -79,7 +79,8 @@ TEST(shared_pool_keeps_few_blocks_after_trim)
     leave_nothing();
 }
 
-/* Given and taken in any order, each block has one owner at a time, and batches are whole. */
+/* Allocated and freed in any order, each block has one owner at a time, and batches stay
+ * complete. */
 TEST(small_block_batches_stay_whole_under_random_use)
 {
     static bool out[BLOCKS];

@@ -57,10 +57,10 @@ TEST(slices_share_storage_and_are_read_only_while_shared)
     CHECK(!weft_buf_is_writable(buf) && !weft_buf_is_writable(quick));
     CHECK_EQ(weft_buf_headroom(quick), 0);
     CHECK_EQ(weft_buf_tailroom(buf), 0);
-    weft_buf_free(buf); /* the first view goes first */
+    weft_buf_free(buf); /* the first view is freed first */
     weft_buf_free(all);
     CHECK(memcmp(quick->data, "quick", 5) == 0);
-    CHECK(weft_buf_is_writable(quick)); /* the last one has it all */
+    CHECK(weft_buf_is_writable(quick)); /* the last view owns all of it */
     CHECK_EQ(weft_buf_headroom(quick), 4);
     CHECK(weft_buf_tailroom(quick) >= sizeof text - 9);
     weft_buf_free(quick);
@@ -97,7 +97,7 @@ TEST(wrapped_memory_is_released_once_by_last_view)
     CHECK(!weft_buf_is_writable(buf));
     weft_buf_free(buf);
     CHECK_EQ(released, 0);
-    CHECK(!weft_buf_is_writable(view)); /* alone, but the memory is not Weft's */
+    CHECK(!weft_buf_is_writable(view)); /* the only view, but the memory is not Weft's */
     weft_buf *copy = weft_buf_unshare(view);
     CHECK_EQ(released, 1);
     CHECK(weft_buf_is_writable(copy) && memcmp(copy->data, "quick", 5) == 0);
@@ -106,7 +106,7 @@ TEST(wrapped_memory_is_released_once_by_last_view)
     weft_buf_free(weft_buf_wrap(text, 3, NULL, NULL));
 }
 
-/* --- bugs ---------------------------------------------------------------------- */
+/* --- caller bugs --------------------------------------------------------------- */
 
 static void push_too_far(void *arg)
 {

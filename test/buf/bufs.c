@@ -10,7 +10,7 @@ static void append(weft_bufs *chain, const char *text)
     weft_bufs_append(chain, weft_buf_copy(text, strlen(text)));
 }
 
-/* The bytes are these, and the books are right. */
+/* Checks the bytes, and the chain's counters. */
 static void check_text(const weft_bufs *chain, const char *text)
 {
     char all[256] = "";
@@ -102,7 +102,7 @@ TEST(linearise_moves_first_bytes_into_one_buffer)
     weft_bufs chain = abc();
     const weft_buf *first = chain.first;
     CHECK_EQ(weft_bufs_linearise(&chain, 6), 0);
-    CHECK(chain.first == first); /* they were */
+    CHECK(chain.first == first); /* the same buffer */
     CHECK_EQ(weft_bufs_linearise(&chain, 8), 0);
     CHECK_EQ(chain.first->len, 8);
     check_text(&chain, "alpha beta gamma");
@@ -169,7 +169,7 @@ TEST(chain_is_read_into_by_one_readv)
     CHECK_EQ(readv(ends[0], iov, n), 200);
     weft_bufs_commit(&chain, 200);
     CHECK_EQ(chain.bytes, 205);
-    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 8), 2); /* 23 in the second one, and the third */
+    CHECK_EQ(weft_bufs_tailroom_iovec(&chain, iov, 8), 2); /* 23 in the second, and the third */
     CHECK_EQ(iov[0].iov_len, 23);
     weft_bufs_commit(&chain, 0);
     weft_bufs_trim(&chain, 190);

@@ -1,5 +1,5 @@
-/* Every request for memory fails once, and from some request on all of them: NULL or -ENOMEM each
- * time, nothing half-made, nothing lost. */
+/* Allocation failures: in each run one request fails, or all requests from some point on. Each call
+ * returns NULL or -ENOMEM, nothing is half-made, nothing is lost. */
 #include <errno.h>
 
 #include <weft/buf.h>
@@ -15,7 +15,7 @@ static void release(const void *memory, size_t len, void *arg)
     released++;
 }
 
-/* NULL counts as refused. */
+/* NULL counts as a failure. */
 static weft_buf *got(weft_buf *buf)
 {
     refused += buf == NULL;
@@ -41,8 +41,8 @@ static bool made(int err)
     return err == 0;
 }
 
-/* A chain of three, with one call of each kind that asks for memory; a refused one leaves the chain
- * as it was. */
+/* A chain of three, with one call of each kind that allocates; a failed call leaves the chain
+ * unchanged. */
 static void use_chain(void)
 {
     weft_bufs chain = {0}, tail = {0}, all = {0};
@@ -92,7 +92,7 @@ static void sweep(bool sticky)
     struct weft_buf_stats before, after;
     weft_buf_stats(&before);
     for (long k = 1;; k++) {
-        weft_buf_trim_pools(); /* nothing is kept: everything has to be asked for */
+        weft_buf_trim_pools(); /* empties the caches: everything has to be allocated */
         refused = 0;
         weft__alloc_fail_after(k, sticky);
         use_everything();

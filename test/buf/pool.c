@@ -1,4 +1,4 @@
-/* The pools of buffers: what is kept, where what is freed goes, and bugs that they find. */
+/* Buffer pools: what is cached, where freed buffers go, and which caller bugs are detected. */
 #include <weft/buf.h>
 
 #include "base/assert.h"
@@ -13,7 +13,7 @@ static struct weft_buf_stats stats(void)
     return s;
 }
 
-/* Nothing is kept any more, but for what other workers have. */
+/* Empties all caches, except those of other workers. */
 static void fresh(void)
 {
     weft_buf_set_limits(NULL);
@@ -102,7 +102,7 @@ static void *keep_many(void *arg)
         weft_buf_free(bufs[i]);
     }
     struct weft_buf_stats s = stats();
-    /* Twice the limit, and the one that went over it. */
+    /* Twice the limit, and the buffer that exceeded it. */
     CHECK(s.classes[5].kept * 1152 <= 2 * 23040 + 1152);
     CHECK(s.classes[5].kept >= 40);
     return arg;
@@ -118,7 +118,7 @@ TEST(worker_cache_holds_twice_limit_busy_and_limit_when_asleep)
     CHECK(stats().classes[5].kept <= 20);
     CHECK(stats().classes[5].kept > 0);
     pool_close(pool);
-    CHECK_EQ(stats().classes[5].kept, 0); /* its home is closed */
+    CHECK_EQ(stats().classes[5].kept, 0); /* its worker cache is closed */
     weft_buf_set_limits(NULL);
 }
 
@@ -130,19 +130,19 @@ static void *nothing(void *arg)
 TEST(trim_reaches_other_workers_before_their_next_sleep)
 {
     fresh();
-    /* Its worker is this thread, in poll, and sleeps for certain in between. */
+    /* Its worker is this thread, in poll, and certainly sleeps in between. */
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .caller = true});
     CHECK_EQ(weft_pool_submit(pool, reuse, NULL), 0);
     CHECK(weft_pool_poll(pool) > 0);
     weft_buf_trim_pools();
-    CHECK(stats().kept > 0); /* it sleeps: nobody else may touch it */
+    CHECK(stats().kept > 0); /* the worker sleeps: no other thread may use its cache */
     CHECK_EQ(weft_pool_submit(pool, nothing, NULL), 0);
     CHECK(weft_pool_poll(pool) > 0);
     CHECK_EQ(stats().kept, 0);
     pool_close(pool);
 }
 
-/* --- foreign returns ------------------------------------------------------------------ */
+/* --- frees on other threads ----------------------------------------------------------- */
 
 static weft_buf *passed[MANY];
 
@@ -191,7 +191,7 @@ TEST(remotely_freed_buffer_returns_to_its_worker)
         struct weft_buf_stats after = stats();
         CHECK_EQ(after.foreign - before.foreign, (uint64_t)MANY * (uint64_t)(round + 1));
         CHECK_EQ(after.live, before.live);
-        CHECK_EQ(after.kept, before.kept + MANY); /* also while on their way */
+        CHECK_EQ(after.kept, before.kept + MANY); /* also while on the remote-free list */
         CHECK_EQ(weft_call_on(a, 0, take_again, NULL, NULL), 0);
     }
     pool_close(a);
@@ -202,8 +202,8 @@ TEST(remote_frees_to_inactive_worker_cache_are_bounded)
 {
     fresh();
     weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 3840});
-    /* Its worker is this thread, and only in run: a thread of its own might wake up and take some
-     * in. */
+    /* Its worker is this thread, and only in run: a separate thread might wake up and collect some
+     * of the buffers. */
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
     CHECK_EQ(weft_pool_run(a, take_many, NULL, NULL), 0);
     free_many(NULL);
@@ -234,7 +234,7 @@ TEST(maximum_limit_means_unlimited)
         weft_pool *a =
             pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
         CHECK_EQ(weft_pool_run(a, keep_all, NULL, NULL), 0);
-        free_many(NULL); /* on their way back */
+        free_many(NULL); /* on the remote-free list */
         CHECK_EQ(stats().live, 0);
         CHECK_EQ(stats().kept, MANY);
         pool_close(a);
@@ -255,7 +255,7 @@ TEST(buffers_outlive_their_pool)
     free_many(NULL);
     CHECK_EQ(stats().live, 2); /* a slice and its storage */
     CHECK_EQ(kept->data[19], MANY - 1);
-    /* A worker that comes later is at home where the other was. */
+    /* A later worker reuses the cache of the earlier one. */
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});
     weft_buf_free(kept);
     CHECK_EQ(stats().live, 0);
@@ -276,7 +276,7 @@ TEST(dump_includes_buffer_stats)
     pool_close(pool);
 }
 
-/* --- bugs ------------------------------------------------------------------------------- */
+/* --- caller bugs ------------------------------------------------------------------------ */
 
 static void free_twice(void *arg)
 {
@@ -340,7 +340,7 @@ TEST(debug_build_detects_buffer_use_after_free)
                  "a buffer (class: 512 bytes) was used after it had been freed; it was freed by "
                  "a plain thread at 0x"));
     int status = check_child(write_after_free, NULL, err, sizeof err);
-    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) != 0); /* ASan is faster, and exits */
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) != 0); /* ASan detects it first, and exits */
     CHECK(strstr(err, "a buffer (class: 512 bytes) was written to after it had been freed") ||
           strstr(err, "AddressSanitizer: use-after-poison"));
 }

@@ -80,7 +80,7 @@ TEST(only_caller_thread_can_run_dispatcher)
     stop_dispatcher(own);
 }
 
-/* Nobody runs it: whoever stops it is told. */
+/* The dispatcher is not running: its stop returns an error. */
 static void *stops_it(void *arg)
 {
     CHECK_EQ(weft_dispatcher_stop(arg, WEFT_FOREVER, NULL, 0), -EDEADLK);
@@ -96,7 +96,7 @@ TEST(stop_from_other_thread_needs_caller)
     CHECK_EQ(pthread_create(&thread, NULL, stops_it, d), 0);
     pthread_join(thread, NULL);
     CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0),
-             0); /* as the caller it serves meanwhile */
+             0); /* the caller's stop serves meanwhile */
     CHECK_EQ(sum, 1);
     weft_dispatcher_destroy(d);
 }
@@ -160,7 +160,8 @@ static void *ticks(void *arg)
     return NULL;
 }
 
-/* One turn of the host's own loop: its own descriptor, the dispatcher's, the nearest deadline. */
+/* One iteration of the host's own loop: its own descriptor, the dispatcher's, the nearest
+ * deadline. */
 static void turn(struct host *h)
 {
     struct epoll_event events[2];
@@ -169,7 +170,7 @@ static void turn(struct host *h)
              : deadline <= now        ? 0
                                       : (int)((deadline - now + MS - 1) / MS);
     int n = epoll_wait(h->epoll, events, 2, ms);
-    CHECK(n >= 0 || errno == EINTR); /* the watchdog may ask a thread for its stack */
+    CHECK(n >= 0 || errno == EINTR); /* the watchdog may interrupt a thread to sample its stack */
     for (int i = 0; i < n; i++) {
         if (events[i].data.fd == h->fds[1]) {
             char c;
@@ -241,7 +242,7 @@ TEST(endlessly_yielding_fiber_does_not_block_poll)
     CHECK_EQ(weft_group_spawn(group, NULL, yields_until, &over, NULL), 0);
     for (int i = 0; i < 100; i++) {
         int n = weft_dispatcher_poll(d);
-        CHECK(n >= 1 && n <= (i ? 64 : 128)); /* a wake that came meanwhile makes it look again */
+        CHECK(n >= 1 && n <= (i ? 64 : 128)); /* a wake-up meanwhile makes it check again */
         CHECK(weft_dispatcher_next_deadline(d) <= weft_now());
         struct epoll_event event;
         CHECK_EQ(epoll_wait(weft_dispatcher_fd(d), &event, 1, 0), 1);

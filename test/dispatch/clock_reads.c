@@ -1,13 +1,13 @@
-/* How often a dispatcher's rounds look at the clock, which costs more than a short round: by a
- * clock that only the test moves, on this thread. */
+/* How often a dispatcher's rounds read the clock, which costs more than a short round: with a clock
+ * that only the test moves, on this thread. */
 #include "dispatch/fixture.h"
 #include "virtual_clock.h"
 
 #define TICK (INT64_C(1) << 16)
 
 static struct {
-    int64_t begin, takes; /* a round */
-    int rounds, jumps_at; /* that have gone; in this one the clock jumps */
+    int64_t begin, takes; /* of a round */
+    int rounds, jumps_at; /* completed rounds; the round in which the clock jumps */
     int woken_at;         /* the round in which the sleeper ran */
 } scene;
 
@@ -53,16 +53,15 @@ static int run_rounds(int64_t takes, int jumps_at, int64_t sleep_ns)
     return scene.woken_at;
 }
 
-/* A timer of 100 ms among rounds that take a millisecond each is not late by more than one or two.
- */
+/* A timer of 100 ms among rounds of one millisecond each is late by at most one or two of them. */
 TEST(long_rounds_read_clock_every_round)
 {
     int woken_at = run_rounds(MS, 0, 100 * MS);
     CHECK(woken_at >= 100 && woken_at <= 102);
 }
 
-/* The clock jumps over the timer's time; among rounds that take no time, of one fiber each, that is
- * seen after 64 of them at the latest, and not at once. */
+/* The clock jumps over the timer's time; among rounds that take no time, of one fiber each, the
+ * dispatcher notices this after at most 64 rounds, and not at once. */
 TEST(short_rounds_read_clock_every_64_rounds)
 {
     int latest = 0;

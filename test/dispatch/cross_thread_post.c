@@ -1,5 +1,5 @@
-/* What other threads send: order, wakes, refusals, and what a dispatcher does not do while nothing
- * is sent. */
+/* Posts from other threads: order, wakes, refusals, and what a dispatcher does not do while nothing
+ * is posted. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -10,7 +10,7 @@
 
 #define SENDERS 4
 #define EACH 2000
-#define TOO_LONG (60000 * MS) /* on a machine that does other things too */
+#define TOO_LONG (60000 * MS) /* also on a busy machine */
 
 struct item {
     struct weft_post post; /* first */
@@ -82,7 +82,7 @@ TEST(posts_of_one_thread_are_called_in_order)
     stop_dispatcher(d);
 }
 
-/* Each is called or refused, never both, never neither. */
+/* Each post is called or refused, exactly one of the two. */
 TEST(post_racing_with_group_end_is_called_or_rejected)
 {
     for (int round = 0; round < 20; round++) {
@@ -197,13 +197,13 @@ static void check_goes_no_rounds(const struct weft_dispatcher_opts *opts)
     CHECK_EQ(weft_group_post(group, does_nothing, NULL), 0);
     struct weft_dispatcher_stats before, after;
     wait_for_sleep(d, 1);
-    /* Whether it sleeps for good cannot be seen: its thread may be late. One that looks by itself
-     * never passes. */
+    /* Whether the dispatcher sleeps for good cannot be observed: its thread may be late. A
+     * dispatcher that wakes up by itself never passes. */
     int64_t began = weft_now();
     do {
         CHECK(weft_now() - began < TOO_LONG);
         weft_dispatcher_stats(d, &before);
-        usleep(100000); /* not to wait for something: nothing is to happen in it */
+        usleep(100000); /* does not wait for an event: nothing may happen during it */
         weft_dispatcher_stats(d, &after);
     } while (after.rounds != before.rounds || after.sleeps != before.sleeps || after.rounds == 0);
     stop_dispatcher(d);
@@ -228,7 +228,7 @@ TEST(max_poll_makes_dispatcher_poll_periodically)
     stop_dispatcher(d);
 }
 
-/* Idle rounds before a sleep: as many as it was told, and one that finds that nothing is to do. */
+/* Idle rounds before a sleep: as many as configured, and one that finds nothing to do. */
 static uint64_t idle_rounds(int spin_rounds)
 {
     weft_dispatcher *d;
@@ -236,7 +236,7 @@ static uint64_t idle_rounds(int spin_rounds)
     CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
     weft_group *group = make_group(d, "g");
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 5; i++) { /* a wake may come in between */
+    for (int i = 0; i < 5; i++) { /* a wake-up may come in between */
         CHECK_EQ(weft_group_post(group, does_nothing, NULL), 0);
         uint64_t before = round_now(d);
         CHECK_EQ(weft_dispatcher_poll(d), 0);
@@ -256,7 +256,7 @@ TEST(spin_rounds_are_counted)
     CHECK_EQ(idle_rounds(10), 11);
 }
 
-/* --- inside ----------------------------------------------------------------------------------- */
+/* --- from inside the dispatcher --------------------------------------------------------------- */
 
 static void submitted(struct weft_post *post)
 {
@@ -299,7 +299,7 @@ static void *returns_its_argument(void *arg)
     return arg;
 }
 
-/* A spawn that fails in the middle leaves the group as it was: it can still finish. */
+/* A spawn that fails halfway leaves the group unchanged: the group can still finish. */
 TEST(group_spawn_without_memory_leaves_nothing_pending)
 {
     weft_dispatcher *d = start_dispatcher(NULL);

@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* The same inputs give the same order, which the hash of the order shows; other inputs give
- * another. */
+/* The same inputs give the same order, as the hash of the order shows; other inputs give another
+ * order. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -13,8 +13,8 @@
 #define FIBERS 40
 #define GROUPS 3
 
-/* Everything that happens is drawn from one seed, in the order in which it happens: if the order
- * changes, so does all that follows. */
+/* All events are drawn from one seed, in the order in which they happen: if the order changes, so
+ * does everything after it. */
 struct play {
     uint64_t rand;
     weft_group *groups[GROUPS];
@@ -91,7 +91,7 @@ static void *acts(void *arg)
     for (int i = 0; i < 50; i++) {
         act(p);
     }
-    if (--p->playing == 0) { /* the last one lets the parties go */
+    if (--p->playing == 0) { /* the last fiber releases the parties */
         for (int i = 0; i < FIBERS; i++) {
             p->parties[i].left = 1;
             weft_event_set(&p->parties[i].event);
@@ -126,10 +126,10 @@ static uint64_t order_of(uint64_t seed)
     uint64_t hash = weft_dispatcher_order_hash(d);
     weft_chan_destroy(p.chan);
     stop_dispatcher(d);
-    return hash ^ p.rand; /* and of what they drew */
+    return hash ^ p.rand; /* and of the numbers they drew */
 }
 
-/* Whoever looks holds fibers where they wait for a moment. */
+/* An observer holds fibers where they wait for a moment. */
 static void *looks(void *arg)
 {
     FILE *nowhere = fopen("/dev/null", "w");
@@ -171,7 +171,7 @@ static void *yields(void *arg)
     return NULL;
 }
 
-/* It is the order that counts, and not only how often each ran. */
+/* The hash depends on the order, and not only on how often each fiber ran. */
 static uint64_t order_of_two(int a, int b)
 {
     weft_dispatcher *d;

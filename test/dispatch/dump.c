@@ -1,4 +1,4 @@
-/* What one sees of a dispatcher from outside: dumps as text and JSON, snapshots, perf events. */
+/* A dispatcher seen from outside: dumps as text and JSON, snapshots, perf events. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -10,8 +10,8 @@
 static weft_event ready_event;
 static _Atomic(bool) over;
 
-/* Two groups: one with a fiber that waits, a frame that waits and a daemon that sleeps; one with a
- * fiber that runs on and one that is ready behind it. */
+/* Two groups: one with a waiting fiber, a waiting frame and a sleeping daemon; one with a running
+ * fiber and a ready one queued after it. */
 static void *waits(void *arg)
 {
     CHECK_EQ(weft_event_wait(&ready_event, WEFT_FOREVER), 0);
@@ -93,7 +93,7 @@ TEST(dispatcher_dump_shows_groups_wait_objects_and_times)
     struct scene s;
     open_scene(&s);
     char *text;
-    do { /* until the runner has spawned the other, and was seen to run */
+    do { /* until the runner has spawned the other, and was seen running */
         text = text_of(&s, NULL, &(struct weft_dump_opts){.no_frames = true});
     } while ((!strstr(text, "stands by") || !strstr(text, "group busy: executing fibers=")) &&
              (free(text), true));
@@ -219,7 +219,7 @@ TEST(group_snapshot_is_consistent_from_any_thread)
         CHECK(stats.ready <= stats.fibers + stats.daemons);
         CHECK(stats.turns >= last.turns && stats.executed >= last.executed);
         CHECK(stats.executed - last.executed <=
-              8 * (stats.turns - last.turns)); /* both are of one moment */
+              8 * (stats.turns - last.turns)); /* both belong to the same moment */
         last = stats;
     } while (!atomic_load(&over));
     stop_dispatcher(d);

@@ -1,5 +1,5 @@
-/* Functions that run in a group at once, at some time, again and again. By the real clock times
- * have lower bounds only: a machine may be slow, but nothing may be early. */
+/* Functions that run in a group at once, at a given time, or periodically. With the real clock
+ * times have only lower bounds: a machine may be slow, but nothing may be early. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -65,7 +65,7 @@ TEST(group_call_returns_value_or_error_through_future)
     CHECK_EQ(result_of(future, &value), 0);
     CHECK_EQ(weft_group_call(group, &future, leaves, &token), 0);
     CHECK_EQ(result_of(future, NULL), -ECANCELED);
-    CHECK_EQ(weft_group_call(group, NULL, counts, &called), 0); /* nobody asks */
+    CHECK_EQ(weft_group_call(group, NULL, counts, &called), 0); /* without a waiter */
     CHECK_EQ(weft_group_call(group, NULL, NULL, &called), -EINVAL);
     weft_group_stop(group);
     CHECK_EQ(finish_of(group), 0);
@@ -129,11 +129,11 @@ TEST(schedule_cancel_before_due_is_final_and_releases_group)
     stop_dispatcher(d);
 }
 
-/* --- again and again -------------------------------------------------------------------------- */
+/* --- periodic functions ----------------------------------------------------------------------- */
 
 #define RUNS 6
 
-/* By a clock that only the test and the function move; everything happens on this thread. */
+/* Only the test and the function move the clock; everything happens on this thread. */
 #define PERIOD (INT64_C(1) << 21)
 
 struct clockwork {
@@ -152,7 +152,7 @@ static int takes_its_time(void *arg, void **value)
     return 0;
 }
 
-/* Returns when it runs first. */
+/* Returns the time of the first run. */
 static int64_t open_clockwork(struct clockwork *c, enum weft_schedule_kind kind)
 {
     struct weft_dispatcher_opts opts = {
@@ -167,7 +167,8 @@ static int64_t open_clockwork(struct clockwork *c, enum weft_schedule_kind kind)
     return first;
 }
 
-/* Returns how often it ran at once although its time had come before the last run was over. */
+/* Returns how often the function ran immediately because its time had come before the last run was
+ * over. */
 static uint64_t close_clockwork(struct clockwork *c)
 {
     struct weft_schedule_stats stats;
@@ -201,8 +202,8 @@ TEST(fixed_delay_schedule_counts_from_end_of_run)
     CHECK_EQ(close_clockwork(&c), 0);
 }
 
-/* The k-th is due at first + k * period, whenever those before it ran and however long they took;
- * one that is late does not delay the next. */
+/* The k-th run is due at first + k * period, whenever the earlier runs happened and however long
+ * they took; a late run does not delay the next. */
 TEST(fixed_rate_schedule_counts_from_first_run)
 {
     struct clockwork c = {.takes = {PERIOD / 2, PERIOD / 2}};
@@ -215,14 +216,14 @@ TEST(fixed_rate_schedule_counts_from_first_run)
     CHECK_EQ(close_clockwork(&c), 0);
 }
 
-/* A run of four periods: those that were due meanwhile come at once, none is left out, and then it
- * is in time again. */
+/* One run takes four periods: the runs that were due meanwhile follow at once, none is left out,
+ * and then the schedule is on time again. */
 TEST(fixed_rate_overruns_run_immediately)
 {
     struct clockwork c = {.takes = {4 * PERIOD, 0}};
     int64_t first = open_clockwork(&c, WEFT_FIXED_RATE);
     CHECK_EQ(runs_at(&c, first - 1), 0);
-    CHECK_EQ(runs_at(&c, first), 5); /* that of first + 4 * PERIOD, which is now, too */
+    CHECK_EQ(runs_at(&c, first), 5); /* including the run of first + 4 * PERIOD, which is now */
     CHECK_EQ(runs_at(&c, first + 5 * PERIOD - 1), 5);
     CHECK_EQ(runs_at(&c, first + 5 * PERIOD), 6);
     CHECK_EQ(close_clockwork(&c), 4);
@@ -310,8 +311,8 @@ static int runs_until_told(void *arg, void **value)
     return 0;
 }
 
-/* While it runs: it is the last time of a periodic one, and the value of one that runs once
- * stands. */
+/* Cancel during a run: for a periodic function it is the last run, and the value of a function that
+ * runs once is kept. */
 TEST(schedule_cancel_while_running_reports_in_progress)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
@@ -339,7 +340,7 @@ TEST(schedule_cancel_while_running_reports_in_progress)
     stop_dispatcher(d);
 }
 
-/* A definite answer: after 0 it never runs; the counts agree. */
+/* The result is definite: after 0 the function never runs; the counts agree. */
 TEST(schedule_cancel_racing_with_due_time_counts_once)
 {
     weft_dispatcher *d = start_dispatcher(NULL);

@@ -1,4 +1,4 @@
-/* The first fibers of a process: nothing ran before, so they have the first control blocks. */
+/* The first fibers of a process: no fiber ran before, so they have the first control blocks. */
 #include "dispatch/fixture.h"
 
 static void *waits(void *arg)
@@ -9,8 +9,8 @@ static void *waits(void *arg)
     return NULL;
 }
 
-/* Whoever looks for the daemons of a group looks at all control blocks, the first and the last
- * included: as many daemons as the slab gives out at first are cancelled, every one. */
+/* The search for the daemons of a group visits all control blocks, including the first and the
+ * last: as many daemons as the slab hands out at first are all cancelled. */
 TEST(daemons_in_first_control_blocks_are_cancelled_with_group)
 {
     enum { DAEMONS = 200 };

@@ -1,4 +1,4 @@
-/* One dispatcher, one group, on the calling thread; and fibers of both kinds that wait to be
+/* One dispatcher and one group on the calling thread; and fibers of both kinds that wait to be
  * woken. */
 #ifndef WEFT_TEST_DISPATCH_FIXTURE_H
 #define WEFT_TEST_DISPATCH_FIXTURE_H
@@ -12,8 +12,8 @@
 #define MS INT64_C(1000000)
 #define MANY_SIGNALS 65535
 
-/* Runs fn(arg) as the first fiber of a group, which may be woken as often as you like, until that
- * has finished. */
+/* Runs fn(arg) as the first fiber of a group, with a very large wake budget, until the group has
+ * finished. */
 __attribute__((unused)) static void run_in_group(weft_fn fn, void *arg)
 {
     weft_dispatcher *d;
@@ -30,7 +30,7 @@ __attribute__((unused)) static void run_in_group(weft_fn fn, void *arg)
     weft_dispatcher_destroy(d);
 }
 
-/* A dispatcher with a thread of its own. */
+/* Creates a dispatcher with its own thread. */
 __attribute__((unused)) static weft_dispatcher *
 start_dispatcher(const struct weft_dispatcher_opts *opts)
 {
@@ -53,13 +53,13 @@ __attribute__((unused)) static weft_group *make_group(weft_dispatcher *d, const 
     return group;
 }
 
-/* Waits for its end from a plain thread, and what it finished with. */
+/* Waits from a plain thread for the group's end; returns the group's exit status. */
 __attribute__((unused)) static int finish_of(weft_group *group)
 {
     return weft_future_get(weft_group_finished(group), NULL, WEFT_FOREVER);
 }
 
-/* --- what ran, as text ------------------------------------------------------------------ */
+/* --- the fibers that ran, as text ------------------------------------------------------- */
 
 static char ran[8192];
 static size_t ran_used;
@@ -77,12 +77,12 @@ __attribute__((unused)) static void forget(void)
     ran[0] = 0;
 }
 
-/* --- parties: they note their name whenever they are woken --------------------------------- */
+/* --- parties: fibers that record their name whenever they are woken ------------------------ */
 
 enum kind {
     STACK,
     FRAME,
-    MIXED, /* by turns */
+    MIXED, /* alternately */
 };
 
 struct party {
@@ -90,8 +90,8 @@ struct party {
     struct weft_wait wait;
     const char *name;
     weft_event event;
-    int left;          /* times it lets itself be woken */
-    weft_event *tells; /* whom it wakes in its turn, or NULL */
+    int left;          /* how often it waits to be woken */
+    weft_event *tells; /* the event it sets in its turn, or NULL */
 };
 
 __attribute__((unused)) static void *party_waits(void *arg)
@@ -135,7 +135,7 @@ static enum weft_step party_woken(weft_frame *f, struct weft_got got)
 __attribute__((unused)) static const struct weft_frame_kind party_kind = {.name = "party",
                                                                           .start = party_step};
 
-/* It begins to wait when it first runs. */
+/* The party begins to wait when it first runs. */
 __attribute__((unused)) static void spawn_party(weft_group *group, struct party *p, enum kind kind,
                                                 const char *name, int times, unsigned signals)
 {

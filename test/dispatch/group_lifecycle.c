@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* A group's life: running, stopping, finished; daemons; errors. */
+/* A group's life cycle: running, stopping, finished; daemons; errors. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -28,7 +28,7 @@ static void *sleeps_until_stop(void *arg)
 {
     struct sleeper *s = arg;
     s->result = weft_group_sleep(s->deadline);
-    for (int i = 0; i < 3; i++) { /* it goes on being so, and yields */
+    for (int i = 0; i < 3; i++) { /* the group stays stopping, and the call yields */
         CHECK_EQ(weft_group_sleep(WEFT_FOREVER), 0);
         s->loops++;
     }
@@ -66,7 +66,7 @@ TEST(stop_wakes_stop_sleepers_and_group_finishes_after_them)
 static void *sleeps_a_little(void *arg)
 {
     CHECK_EQ(weft_group_sleep(weft_after(MS)), -ETIMEDOUT);
-    weft_group_stop(weft_group_self()); /* from within: seen at once */
+    weft_group_stop(weft_group_self()); /* from inside: visible at once */
     CHECK(weft_group_is_stopping(weft_group_self()));
     CHECK_EQ(weft_group_sleep(WEFT_FOREVER), 0);
     return arg;
@@ -120,14 +120,14 @@ static void spawns_from_post(void *arg)
     CHECK_EQ(weft_group_spawn(weft_group_self(), NULL, does_nothing, arg, NULL), 0);
 }
 
-#define MOST_POSTS 100000 /* that have not been called */
+#define MOST_POSTS 100000 /* not yet called */
 
 static void counts_post(void *arg)
 {
     atomic_fetch_add_explicit((_Atomic(int) *)arg, 1, memory_order_relaxed);
 }
 
-/* Posts alone, which wake nobody: the group is settled after the last of them. */
+/* Only posts, which wake no fiber: the group is settled after the last of them. */
 TEST(posts_without_wakes_do_not_keep_group_from_finishing)
 {
     for (int i = 0; i < 20; i++) {
@@ -142,7 +142,7 @@ TEST(posts_without_wakes_do_not_keep_group_from_finishing)
         while ((err = weft_group_post(group, counts_post, &called)) == 0) {
             sent++;
             while (sent - atomic_load_explicit(&called, memory_order_relaxed) > MOST_POSTS) {
-                sched_yield(); /* its thread may be late, and memory is not without end */
+                sched_yield(); /* its thread may be late, and memory is limited */
             }
         }
         CHECK_EQ(err, -ESHUTDOWN);
@@ -176,7 +176,7 @@ TEST(thousand_groups_can_be_created_and_finished)
     stop_dispatcher(d);
 }
 
-/* There are 65,535 numbers: they are used again. */
+/* There are 65,535 numbers: they are reused. */
 TEST(group_numbers_are_reused)
 {
     weft_dispatcher *d;
@@ -225,12 +225,11 @@ TEST(many_dispatchers_have_independent_groups)
     }
 }
 
-/* --- perf events -------------------------------------------------------------------------------
- */
+/* --- perf events ------------------------------------------------------------------------------ */
 
 struct ear {
     atomic_ulong told;
-    weft_pool *pool; /* of its dispatcher; set before anything runs there */
+    weft_pool *pool; /* the dispatcher's; set before anything runs there */
 };
 
 static void ear_hears(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
@@ -275,7 +274,7 @@ TEST(each_dispatcher_has_own_perf_callback)
              -EINVAL);
 }
 
-/* --- one group sees another finish ------------------------------------------------------------ */
+/* --- one group observes the end of another ---------------------------------------------------- */
 
 static void *waits_for_the_other(void *arg)
 {
@@ -307,7 +306,7 @@ static void cleans(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_sleep(MS / 10),
-             -ECANCELED); /* it is cancelled: a cleanup that waits needs a shield */
+             -ECANCELED); /* it is cancelled: a waiting cleanup needs a shield */
     weft_fiber_shield_enter();
     CHECK_EQ(weft_sleep(MS / 10), 0);
     weft_fiber_shield_leave();
@@ -393,14 +392,14 @@ TEST(daemons_do_not_hold_group_open_and_are_cancelled_cleanly)
     CHECK_EQ(err, 0);
     err = weft_join(served, &result, WEFT_FOREVER);
     CHECK(err == -ESRCH ||
-          (err == 0 && result == &token)); /* whoever came first has used the right */
+          (err == 0 && result == &token)); /* the first joiner has used the right */
     CHECK_EQ(weft_join(framed, NULL, WEFT_FOREVER), -ECANCELED);
     weft_frame_on_error(before);
     stop_dispatcher(d);
 }
 
-/* In its cleanup a daemon starts others: daemons, which are cancelled as well, and one that is not
- * and is waited for. */
+/* In its cleanup a daemon starts other fibers: daemons, which are cancelled as well, and one
+ * non-daemon, which is waited for. */
 static int spawned_late;
 
 static void *late_daemon(void *arg)
@@ -420,7 +419,7 @@ static void *late_worker(void *arg)
 static void *breeds_at_its_end(void *arg)
 {
     CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
-    CHECK_EQ(weft_spawn(NULL, late_daemon, NULL, NULL), 0); /* a daemon, as this one is */
+    CHECK_EQ(weft_spawn(NULL, late_daemon, NULL, NULL), 0); /* a daemon, like this fiber */
     CHECK_EQ(weft_group_spawn(weft_group_self(), NULL, late_daemon, NULL,
                               &(struct weft_member_opts){.daemon = true}),
              0);
@@ -479,7 +478,7 @@ TEST(spawned_fiber_belongs_to_group_of_spawner)
     stop_dispatcher(d);
 }
 
-/* --- callbacks that belong to nobody ---------------------------------------------------------- */
+/* --- callbacks without a group ---------------------------------------------------------------- */
 
 struct caller {
     weft_group *group;
@@ -534,7 +533,7 @@ static void *fails(void *arg)
 {
     weft_group_fail(*(int *)arg);
     CHECK(weft_group_is_stopping(weft_group_self()));
-    weft_group_fail(-EIO); /* the first counts */
+    weft_group_fail(-EIO); /* the first error counts */
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* What a group does, as others see it: waits, is queued for its turn, has its turn, stops. */
+/* A group's state as observers see it: waiting, queued for its turn, in its turn, stopping. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -32,9 +32,9 @@ static void check_dump_has(weft_group *group, const char *line)
     free(text);
 }
 
-/* Keeps its group's turn, and with it the dispatcher's round, until it is told. */
+/* Keeps its group's turn, and with it the dispatcher's round, until it is released. */
 struct runner {
-    weft_event *wakes; /* first; NULL: nobody */
+    weft_event *wakes; /* set first; NULL: none */
     atomic_bool runs, may_end;
 };
 
@@ -141,7 +141,7 @@ TEST(group_waiting_for_its_turn_is_ready)
     stop_dispatcher(d);
 }
 
-/* In its own turn, and of another group, which is ready. */
+/* Observed in its own turn, and from another group, which is ready. */
 struct looker {
     weft_group *own, *other;
     weft_event *wakes;

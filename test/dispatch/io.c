@@ -77,7 +77,7 @@ EACH_DRIVER(group_fibers_talk_over_sockets_on_caller_thread)
     run(d);
 }
 
-/* One that never stops yielding does not keep the driver from being looked at. */
+/* A fiber that never stops yielding does not keep the driver from being polled. */
 struct busy {
     struct pair pair;
     bool over;

@@ -1,4 +1,5 @@
-/* A fiber of a group stays there: it cannot hop, but may have functions run on pools, and wait. */
+/* A fiber of a group stays in the group: it cannot migrate, but may run functions on pools, and
+ * wait for them. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -27,7 +28,7 @@ static void *tries_to_hop(void *arg)
     CHECK_EQ(weft_fiber_migrate(pool, WEFT_ANY_WORKER), -EPERM);
     CHECK_EQ(weft_fiber_migrate(pool, 0), -EPERM);
     CHECK_EQ(weft_migration_enter(&hop, pool, WEFT_ANY_WORKER), -EPERM);
-    /* Where it is already. */
+    /* The place where it already is. */
     for (int worker = WEFT_ANY_WORKER; worker <= 0; worker++) {
         CHECK_EQ(weft_fiber_migrate(weft_pool_self(), worker), 0);
         CHECK_EQ(weft_migration_enter(&hop, weft_pool_self(), worker), 0);
@@ -66,7 +67,7 @@ TEST(group_fiber_cannot_migrate_out_and_none_can_migrate_in)
     close_pool();
 }
 
-/* --- functions that run there ---------------------------------------------------------------- */
+/* --- functions that run on a pool ------------------------------------------------------------ */
 
 static void *is_far(void *arg)
 {
@@ -76,7 +77,8 @@ static void *is_far(void *arg)
     return arg;
 }
 
-/* Interrupts its caller, which waits for it and hands the interrupt over; and does not wait. */
+/* Interrupts its caller, which waits for it and passes the interrupt on; the function itself does
+ * not wait. */
 static void *is_interrupted_and_does_not_wait(void *arg)
 {
     CHECK_EQ(weft_fiber_interrupt(*(weft_fiber *)arg), 0);

@@ -1,4 +1,4 @@
-/* Every request for memory fails once: an error each time, or success, nothing half-made, nothing
+/* Every allocation fails once: each call returns an error or succeeds, nothing is half-made or
  * leaked, and everything works again afterwards. */
 #include "base/alloc.h"
 
@@ -12,7 +12,7 @@
 #endif
 
 struct run {
-    int errors;        /* calls that were refused */
+    int errors;        /* calls that failed */
     int expected, ran; /* functions */
 };
 
@@ -42,8 +42,8 @@ static void *count_fiber(void *arg)
     return NULL;
 }
 
-/* On one thread, from outside of the group: everything is handed over. Returns how many calls were
- * refused. */
+/* On one thread, from outside the group: everything goes through the intake. Returns how many calls
+ * failed. */
 static int use_everything(void)
 {
     struct run run = {0};
@@ -90,7 +90,8 @@ static int use_everything(void)
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
 
-/* A process of its own for each: stacks and control blocks are reserved once for ever. */
+/* A separate process for each failure: stacks and control blocks are reserved for the life of the
+ * process. */
 static void fail_in_child(void *arg)
 {
     long k = *(long *)arg;

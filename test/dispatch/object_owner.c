@@ -1,9 +1,10 @@
 /* labels: valgrind */
-/* Objects that belong to a group: two fibers use each, and use from elsewhere stops the program
- * with both names.
+/* Objects that belong to a group: two fibers use each object, and use from elsewhere aborts the
+ * program with both names.
  *
- * That they make no atomic read-modify-write of their own is to be read in their sources:
- * weft__source_lock, and the `step` of each word, look at the owner and store. */
+ * That these objects make no atomic read-modify-write is visible in their sources:
+ * weft__source_lock, and the `step` of each word, check the owner and store.
+ */
 #include <pthread.h>
 
 #include <weft/barrier.h>
@@ -51,7 +52,7 @@ static void make_objects(weft_group *group)
     o.value = 0;
 }
 
-/* In the group. */
+/* Runs in the group. */
 static void destroy_objects(void)
 {
     weft_mutex_deinit(&o.mutex);
@@ -72,7 +73,7 @@ static void counts(void *arg)
     ++*(int *)arg;
 }
 
-/* Each is waited on by one and ended by the other; the locks are contended. */
+/* One fiber waits on each object and the other ends the wait; the locks are contended. */
 static void *uses_first(void *arg)
 {
     int item = 0;
@@ -95,7 +96,7 @@ static void *uses_first(void *arg)
         while (o.turn % 2 == 1) {
             CHECK_EQ(weft_cond_wait(&o.cond, &o.mutex, WEFT_FOREVER), 0);
         }
-        weft_yield(); /* the other queues up */
+        weft_yield(); /* the other fiber queues */
         o.turn++;
         weft_cond_signal(&o.cond);
         weft_mutex_unlock(&o.mutex);
@@ -155,7 +156,8 @@ TEST(two_fibers_of_group_share_owned_objects)
     stop_dispatcher(d);
 }
 
-/* Whoever waits in the group may be cancelled from anywhere: that does not touch the object. */
+/* A fiber that waits in the group may be cancelled from anywhere: the cancel does not touch the
+ * object. */
 static void *waits_on_event(void *arg)
 {
     CHECK_EQ(weft_event_wait(&o.event, WEFT_FOREVER), -ECANCELED);

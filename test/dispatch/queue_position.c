@@ -1,8 +1,7 @@
 /* labels: valgrind */
-/* Who goes before the fibers of a group that are ready, and who behind them: fibers that are
- * started at the front or the back, and fibers that are woken by their name (interrupt, cancel,
- * unpark), from the dispatcher's thread and from another. Each with fibers with and without a
- * stack, and mixed. */
+/* Which fibers go before the ready fibers of a group, and which after them: fibers that are started
+ * at the front or the back, and fibers that are woken by handle (interrupt, cancel, unpark), from
+ * the dispatcher's thread and from another. Each with stackful and stackless fibers, and mixed. */
 #include <pthread.h>
 
 #include <weft/event.h>
@@ -24,7 +23,7 @@ static bool is_frame(enum kind kind)
     return kind == FRAME || (kind == MIXED && turn++ % 2);
 }
 
-/* On a plain thread, to its end; the group's thread waits meanwhile. */
+/* Runs fn on a plain thread, to its end; the group's thread waits meanwhile. */
 static void run_elsewhere(void *(*fn)(void *), void *arg)
 {
     pthread_t thread;
@@ -34,7 +33,7 @@ static void run_elsewhere(void *(*fn)(void *), void *arg)
 
 /* --- starts --------------------------------------------------------------------------------- */
 
-/* Notes its name when it first runs, starts another if it is to, and ends. */
+/* Records its name when it first runs, starts another fiber if asked to, and ends. */
 struct newcomer {
     weft_frame frame; /* first */
     const char *name;
@@ -99,7 +98,7 @@ static void *starts_into_an_empty_queue(void *arg)
 {
     struct newcomer n[2] = {{.name = NULL}};
     start(weft_group_self(), &n[0], *(enum kind *)arg, "A", &at_front);
-    start(weft_group_self(), &n[1], *(enum kind *)arg, "x", NULL); /* behind it */
+    start(weft_group_self(), &n[1], *(enum kind *)arg, "x", NULL); /* after it */
     weft_yield();
     note("1");
     return NULL;
@@ -110,7 +109,7 @@ TEST(front_spawn_into_empty_queue_runs_first)
     run_with_all_kinds(starts_into_an_empty_queue, "Ax1");
 }
 
-/* A wake by an object goes to the front as well: whichever was later is first. */
+/* A wake by an object goes to the front as well: the later one is first. */
 static void *starts_and_wakes(void *arg)
 {
     enum kind kind = *(enum kind *)arg;
@@ -148,8 +147,8 @@ TEST(spawn_by_front_fiber_goes_to_back)
     run_with_all_kinds(starts_one_that_starts, "Axc1");
 }
 
-/* In the round in which it starts it is woken, too: before c, which is ready, or in the next turn?
- */
+/* Woken in the round in which it starts: does it run before c, which is ready, or in the next
+ * turn? */
 struct budget {
     enum kind kind;
     unsigned signals;
@@ -172,7 +171,7 @@ static void *wakes_in_the_round_of_the_start(void *arg)
     }
     weft_event told;
     weft_event_init(&told, NULL);
-    struct party last; /* runs behind the others, in the same round */
+    struct party last; /* runs after the others, in the same round */
     spawn_party(weft_group_self(), &last, STACK, "-", 1, 2);
     last.tells = &told;
     weft_event_set(&last.event);
@@ -228,9 +227,9 @@ TEST(front_spawn_by_other_thread_runs_before_its_batch)
     run_with_all_kinds(has_others_start, "0BAxy1");
 }
 
-/* --- wakes by name ---------------------------------------------------------------------------- */
+/* --- wakes by handle -------------------------------------------------------------------------- */
 
-/* How a fiber is woken, and what it has from its wait then. */
+/* How a fiber is woken, and the result of its wait. */
 struct way {
     int (*wake)(weft_fiber fiber);
     int status;
@@ -242,7 +241,7 @@ static const struct way ways[] = {
     {weft_fiber_unpark, 0},
 };
 
-/* Parks, so that each of the ways wakes it; notes its name and ends. */
+/* Parks, so that each of the ways wakes it; records its name and ends. */
 struct sleeper {
     weft_frame frame; /* first */
     const char *name;
@@ -361,8 +360,8 @@ static void *yields_and_notes(void *arg)
     return NULL;
 }
 
-/* In the round of their start, which has cost what they had: they are behind one that has yielded
- * before, in the next turn. */
+/* Woken in the round of their start, which has used up their budget: they run after a fiber that
+ * has yielded before, in the next turn. */
 static void *wakes_without_budget(void *arg)
 {
     struct bed *bed = arg;
@@ -397,7 +396,7 @@ static void *is_woken_from_elsewhere(void *arg)
     lay_down(bed);
     weft_yield(); /* they sleep now */
     run_elsewhere(wake_them, bed);
-    start(weft_group_self(), &x, bed->kind, "x", NULL); /* ready before they are taken in */
+    start(weft_group_self(), &x, bed->kind, "x", NULL); /* ready before the intake is read */
     note("0");
     weft_yield();
     note("1");

@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* In which order fibers run: <weft/dispatcher.h>, sched/group_scheduler.h. Each with fibers with
- * and without a stack, and mixed. */
+/* The order in which fibers run: <weft/dispatcher.h>, sched/group_scheduler.h. Each with stackful
+ * and stackless fibers, and mixed. */
 #include <weft/cond.h>
 #include <weft/event.h>
 
@@ -84,14 +84,14 @@ TEST(front_wakes_run_last_first)
     run_with_all_kinds(wakes_front, "0CBA1");
 }
 
-/* The same after the budget is used up: they go to the next turn, in the order in which front
- * insertion would have put them. */
+/* As above, after the budget is used up: the fibers go to the next turn, in the order in which
+ * front insertion would have put them. */
 static void *wakes_front_without_budget(void *arg)
 {
     struct party p[3];
     uint64_t round = round_now();
     spawn_abc(p, *(enum kind *)arg, 2, 1);
-    CHECK_EQ(round_now(), round + 1); /* this one had been woken by its start */
+    CHECK_EQ(round_now(), round + 1); /* this fiber's own start counted as a wake */
     for (int i = 0; i < 3; i++) {
         weft_event_set(&p[i].event);
     }
@@ -178,7 +178,7 @@ TEST(wake_all_keeps_order_and_precedes_ready_fibers)
     run_with_all_kinds(wakes_all, "ABCDx0");
 }
 
-/* Some of them have no budget left: both parts keep their order. */
+/* Some of the fibers have no budget left: both parts keep their order. */
 static void *wakes_all_in_their_round(void *arg)
 {
     enum kind kind = *(enum kind *)arg;
@@ -202,8 +202,7 @@ static void *wakes_all_in_their_round(void *arg)
     struct party last;
     spawn_party(weft_group_self(), &last, kind, "-", 1, 2);
     last.tells = &go;
-    weft_event_set(&last.event); /* it does not wait: it goes on, and wakes this one, in the round
-                                    of its start */
+    weft_event_set(&last.event); /* does not wait, and wakes this one in the round of its start */
     CHECK_EQ(weft_event_wait(&go, WEFT_FOREVER), 0);
     weft_event_set(&event);
     note("0");
@@ -231,13 +230,13 @@ static void notes_post(void *arg)
     note(arg);
 }
 
-/* In one round: A is woken once more than it may be, this fiber yields, a timer comes due, and
- * something is posted. */
+/* In one round: A is woken once more than its budget allows, this fiber yields, a timer becomes
+ * due, and a function is posted. */
 static void *fills_all_queues(void *arg)
 {
     struct party a;
     weft_event back;
-    int64_t until = weft_after(50 * MS); /* in the round that is to come, and not before */
+    int64_t until = weft_after(50 * MS); /* in the next round, and not before */
     weft_event_init(&back, NULL);
     spawn_party(weft_group_self(), &a, *(enum kind *)arg, "A", 2, 1);
     CHECK_EQ(weft_spawn(NULL, sleeps_until, &until, NULL), 0);
@@ -251,7 +250,7 @@ static void *fills_all_queues(void *arg)
     while (weft_now() < until + MS) {
     }
     ((struct weft_dispatcher *)weft_dispatcher_self())->rounds.rounds_to_poll =
-        1; /* the next round asks the clock */
+        1; /* the next round reads the clock */
     weft_yield();
     note("1");
     return NULL;
@@ -294,8 +293,8 @@ static void *counts_rounds(void *arg)
     return NULL;
 }
 
-/* The party and this fiber wake one another; how often does the party run between two turns of one
- * that yields? */
+/* The party and this fiber wake each other: how often does the party run between two turns of a
+ * fiber that yields? */
 static void *plays(void *arg)
 {
     struct budget *b = arg;
@@ -320,8 +319,8 @@ static void *plays(void *arg)
     return NULL;
 }
 
-/* A turn that begins with it, promoted from the last round, gives it one run more than it may be
- * woken. The one that plays with it may be woken 65535 times, and is itself promoted then. */
+/* A turn that begins with the party, promoted from the last round, gives it one run more than its
+ * wake budget. Its partner may be woken 65535 times, and is then promoted itself. */
 TEST(budget_limits_wakes_per_round)
 {
     static const unsigned signals[] = {1, 2, 10, 65535};
@@ -359,8 +358,8 @@ static void *sets(void *arg)
     return NULL;
 }
 
-/* In the round in which A starts it is woken, too: is that before c, which is ready behind the one
- * that wakes it? */
+/* A is woken in the round in which it starts: does it run before c, which is ready after the waking
+ * fiber? */
 static void *wakes_in_the_round_of_the_start(void *arg)
 {
     const struct started *started = arg;
@@ -417,8 +416,8 @@ static void close_world(struct world *w)
     weft_dispatcher_destroy(w->d);
 }
 
-/* In group x: wakes the parties of the others in the order z, y; they run in it, in the next
- * round. */
+/* In group x: wakes the parties of the other groups in the order z, y; their groups run in that
+ * order, in the next round. */
 static void *wakes_other_groups(void *arg)
 {
     struct world *w = arg;
@@ -430,7 +429,7 @@ static void *wakes_other_groups(void *arg)
     note("0");
     weft_yield();
     CHECK_EQ(round_now(), round + 1);
-    note("1"); /* x was listed again at the end of its turn, after them */
+    note("1"); /* x was queued again at the end of its turn, after them */
     return NULL;
 }
 

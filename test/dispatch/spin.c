@@ -1,5 +1,5 @@
-/* A dispatcher that is sent something again and again spins for the next before it sleeps. An idle
- * one does not. */
+/* A dispatcher that gets posts in quick succession spins for the next one before it sleeps. An idle
+ * dispatcher does not. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ static void runs_request(struct weft_post *post)
     weft_event_set(&request->done);
 }
 
-/* Calls it on the dispatcher's thread, and waits for that. */
+/* Calls fn on the dispatcher's thread, and waits for it. */
 static struct request ask(weft_group *group, void (*fn)(struct request *), int value)
 {
     struct request request = {.post.fn = runs_request, .fn = fn, .value = value};
@@ -58,9 +58,9 @@ static void asks_clock(struct request *request)
     CHECK_EQ(pthread_getcpuclockid(pthread_self(), &request->clock), 0);
 }
 
-/* --- what makes it spin ---------------------------------------------------------------------- */
+/* --- what causes spinning -------------------------------------------------------------------- */
 
-/* It may be preempted in any one spin, and not in all. */
+/* The dispatcher may be preempted in any one spin, but not in all. */
 TEST(spinning_dispatcher_catches_handoff)
 {
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = SECOND});
@@ -99,7 +99,7 @@ TEST(short_sleeps_start_spin_trial_and_failures_delay_next_trial)
         slept(&spin, 1, 0);
         CHECK(weft__spin_is_worthwhile(&spin));
     }
-    for (int i = 0; i <= WEFT__SPIN_MAX_SCORE; i++) { /* which a full score makes good */
+    for (int i = 0; i <= WEFT__SPIN_MAX_SCORE; i++) { /* which a full score compensates */
         weft__spin_hit(&spin);
     }
     CHECK_EQ(spin.failures, 0);
@@ -115,8 +115,8 @@ static void asks_promise(struct request *request)
     request->value = spin_of_self()->short_waits;
 }
 
-/* How long its sleeps are depends on the machine. But a long one ends what the short ones before it
- * had promised. */
+/* The length of its sleeps depends on the machine. But a long sleep cancels the score of the short
+ * ones before it. */
 TEST(dispatcher_sleep_lengths_control_spinning)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
@@ -124,7 +124,7 @@ TEST(dispatcher_sleep_lengths_control_spinning)
     bool counted = weft__cpu_usable() == 1;
     while (!counted) {
         ask(group, sets_promise, 1);
-        usleep(5000); /* not to wait for something: that it sleeps so long */
+        usleep(5000); /* does not wait for an event: makes the sleep long */
         counted = ask(group, asks_promise, 0).value == 0;
     }
     stop_dispatcher(d);
@@ -181,7 +181,7 @@ TEST(io_does_not_cause_spinning)
     close(ends[1]);
 }
 
-/* --- what it costs ---------------------------------------------------------------------------- */
+/* --- CPU cost --------------------------------------------------------------------------------- */
 
 static int64_t cpu_of(clockid_t clock)
 {
@@ -190,7 +190,7 @@ static int64_t cpu_of(clockid_t clock)
     return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* A few spins, and falling asleep; not a part of the time. */
+/* A few spins, and falling asleep; not a share of the time. */
 TEST(dispatcher_without_posts_uses_no_cpu)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
@@ -203,14 +203,14 @@ TEST(dispatcher_without_posts_uses_no_cpu)
         }
         ask(group, sets_score, WEFT__SPIN_MAX_SCORE); /* as after many hits */
         int64_t before = cpu_of(clock);
-        usleep(100000); /* not to wait for something: nothing is to happen in it */
+        usleep(100000); /* does not wait for an event: nothing may happen during it */
         used = cpu_of(clock) - before;
     }
     CHECK(used <= 5 * MS);
     stop_dispatcher(d);
 }
 
-/* --- what a spin must not keep waiting -------------------------------------------------------- */
+/* --- what a spin must not delay --------------------------------------------------------------- */
 
 static void spin_for_long(weft_group *group)
 {
@@ -311,6 +311,6 @@ TEST(dispatcher_with_spinning_off_sleeps)
     weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = -1});
     weft_group *group = make_group(d, "g");
     ask(group, sets_score, WEFT__SPIN_MAX_SCORE);
-    CHECK_EQ(ask(group, asks_score, 0).value, WEFT__SPIN_MAX_SCORE); /* neither hit nor missed */
+    CHECK_EQ(ask(group, asks_score, 0).value, WEFT__SPIN_MAX_SCORE); /* neither hit nor miss */
     stop_dispatcher(d);
 }

@@ -1,5 +1,5 @@
-/* Two fibers that wake one another keep nobody from running: not in the first 2^17 rounds, nor
- * after; nor where the count of rounds comes to the end of its 48 bits. */
+/* Two fibers that wake each other starve no other fiber: not in the first 2^17 rounds, nor after;
+ * nor where the count of rounds reaches the end of its 48 bits. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,8 +66,7 @@ static void *reads(void *arg)
     return NULL;
 }
 
-/* Both play until the group is asked to stop, which is for it to be told by a command from another
- * thread. */
+/* Both play until the group is asked to stop by a post from another thread. */
 static void *keeps_playing(void *arg)
 {
     struct game *g = arg;
@@ -79,7 +78,7 @@ static void *keeps_playing(void *arg)
         g->players[i].tells = &g->players[!i].event;
     }
     weft_event_set(&g->players[0].event);
-    CHECK_EQ(weft_group_sleep(WEFT_FOREVER), 0); /* the stop has come through */
+    CHECK_EQ(weft_group_sleep(WEFT_FOREVER), 0); /* the stop has arrived */
     for (int i = 0; i < 2; i++) {
         g->players[i].left = 1;
         g->players[i].tells = NULL;
@@ -100,7 +99,7 @@ static uint64_t rounds_of(weft_dispatcher *d)
     return stats.rounds;
 }
 
-/* All of them get on while the two play. */
+/* All fibers progress while the two play. */
 static void check_all_get_on(struct game *g)
 {
     long before[4] = {counted(&g->stands_by), counted(&g->slept), counted(&g->posted),
@@ -126,13 +125,13 @@ static void play(enum kind kind, uint64_t first_round)
     CHECK_EQ(weft_group_spawn(g.group, NULL, keeps_playing, &g, NULL), 0);
     CHECK_EQ(weft_dispatcher_start(g.d), 0);
     int64_t wanted = ROUNDS + 1000;
-    for (int64_t stage = 0; stage <= 4; stage++) { /* before 2^16, behind it, behind 2^17 */
+    for (int64_t stage = 0; stage <= 4; stage++) { /* before 2^16, after it, after 2^17 */
         while (rounds_of(g.d) < (uint64_t)(wanted * stage / 4)) {
             sched_yield();
         }
         check_all_get_on(&g);
     }
-    /* Both ran in every round, or nearly: nobody starved them either. */
+    /* Both ran in every round, or nearly: they were not starved either. */
     struct weft_group_stats stats;
     weft_group_stats(g.group, &stats);
     CHECK(stats.executed >= 2 * (uint64_t)ROUNDS);
@@ -189,14 +188,14 @@ TEST(start_in_round_0_is_charged_normally)
     stop_dispatcher(d);
 }
 
-/* --- a group that never rests does not keep the others ---------------------------------------- */
+/* --- a group that is always busy does not starve the others ----------------------------------- */
 
 static void *breeds(void *arg)
 {
     struct game *g = arg;
     count(&g->stands_by);
     if (!is_over(g)) {
-        CHECK_EQ(weft_spawn(NULL, breeds, g, NULL), 0); /* ready at once, behind itself */
+        CHECK_EQ(weft_spawn(NULL, breeds, g, NULL), 0); /* ready at once, after itself */
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
-/* Stopping a dispatcher: with a deadline, twice, from inside, before it was started, while others
- * use it. */
+/* Stopping a dispatcher: with a deadline, twice, from inside, before it was started, while other
+ * threads use it. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@ static void *never_ends(void *arg)
     return arg;
 }
 
-/* In a shield nothing ends it but what it waits for. */
+/* In a shield, so that only the event ends the wait. */
 static void *ends_late(void *arg)
 {
     weft_fiber_shield_enter();
@@ -28,7 +28,7 @@ static void *waits_for_stop(void *arg)
     return arg;
 }
 
-/* Each fiber of the group has run as far as its wait. */
+/* Waits until each fiber of the group has reached its wait. */
 static void await_rest(weft_group *group, unsigned fibers)
 {
     struct weft_group_stats stats;
@@ -38,7 +38,7 @@ static void await_rest(weft_group *group, unsigned fibers)
     } while (stats.executed < fibers || stats.ready > 0);
 }
 
-/* What is written to stderr meanwhile. */
+/* Redirects stderr to a file. */
 static int hide_stderr(FILE **file)
 {
     *file = tmpfile();
@@ -49,7 +49,7 @@ static int hide_stderr(FILE **file)
     return before;
 }
 
-/* What was written to it says `what`. */
+/* Returns whether the file contains `what`. */
 static bool says(FILE *file, const char *what)
 {
     static char text[65536];
@@ -70,8 +70,8 @@ static void show_stderr(int before, FILE *file, char *text, size_t size)
     fclose(file);
 }
 
-/* What the stop said. -EBUSY: what was cancelled has a second to end, which a machine may take for
- * other things. */
+/* Returns the result of the stop. -EBUSY: cancelled fibers have one second to end, which a busy
+ * machine may exceed. */
 static int stop_two_late_ones(void)
 {
     weft_dispatcher *d =
@@ -143,7 +143,7 @@ TEST(stop_at_deadline_can_warn_and_keep_waiting)
     await_rest(group, 1);
     int before = hide_stderr(&file);
     CHECK_EQ(pthread_create(&thread, NULL, stops_soon, &s), 0);
-    while (!says(file, "event")) { /* it has warned, and said why */
+    while (!says(file, "event")) { /* it has warned, with the reason */
         sched_yield();
     }
     weft_event_set(&event);
@@ -187,7 +187,7 @@ static void *stops_from_inside(void *arg)
     CHECK(weft_group_is_stopping(weft_group_self()));
     weft_group *group;
     CHECK_EQ(weft_group_create(weft_dispatcher_self(), &group, NULL), -ESHUTDOWN);
-    CHECK_EQ(weft_spawn(NULL, waits_for_stop, NULL, NULL), 0); /* what is there may go on */
+    CHECK_EQ(weft_spawn(NULL, waits_for_stop, NULL, NULL), 0); /* existing fibers may continue */
     return arg;
 }
 
@@ -249,7 +249,7 @@ TEST(dispatcher_stop_before_start_runs_existing_fibers)
     weft_dispatcher_destroy(NULL);
 }
 
-/* --- while others use it ---------------------------------------------------------------------- */
+/* --- while other threads use it --------------------------------------------------------------- */
 
 struct busy {
     weft_dispatcher *d;
@@ -268,7 +268,7 @@ static void counts_post(void *arg)
     counts_run(arg);
 }
 
-/* Makes groups and uses them until the dispatcher refuses; not many more than it can end in a
+/* Creates groups and uses them until the dispatcher refuses; not many more than it can end in a
  * test's time. */
 static void *keeps_it_busy(void *arg)
 {
@@ -318,7 +318,7 @@ TEST(groups_can_be_created_and_posted_to_during_stop)
     }
 }
 
-/* --- the pool underneath -------------------------------------------------------------------- */
+/* --- the underlying pool -------------------------------------------------------------------- */
 
 static void *gives_its_pool(void *arg)
 {

@@ -1,4 +1,4 @@
-/* The raw switch: contexts, no scheduler. */
+/* The raw context switch, without a scheduler. */
 #include "fiber/context.h"
 
 #include <fenv.h>
@@ -20,12 +20,12 @@ struct party {
     struct weft__san san;
     char *stack;
     void (*body)(struct party *self, void *pass);
-    struct party *left;       /* whoever switched here */
-    struct weft__asan *asan;  /* of the thread it is on */
-    struct weft__asan thread; /* of one that is a thread's own */
+    struct party *left;       /* the party that switched here */
+    struct weft__asan *asan;  /* of the current thread */
+    struct weft__asan thread; /* for a party that is a thread itself */
 };
 
-/* A party's first frame, as entry_<arch>.S has it for fibers. */
+/* A party's first frame, like entry_<arch>.S for fibers. */
 void party_entry(void);
 void party_main(struct party *self) __attribute__((used));
 
@@ -60,7 +60,7 @@ __asm__(".text\n"
 
 static void *first_pass;
 
-/* Every switch of these tests; the result is what was passed to the one who comes back. */
+/* Every switch of these tests; returns the value passed by the party that switches back. */
 static inline __attribute__((always_inline)) void *go(struct party *from, struct party *to,
                                                       void *pass)
 {
@@ -110,7 +110,7 @@ static void thread_init(struct party *party)
     weft__asan_enter_thread(&party->thread);
 }
 
-/* --- what is passed ------------------------------------------------------------- */
+/* --- passing a value ------------------------------------------------------------ */
 
 static void echo(struct party *self, void *pass)
 {
@@ -156,9 +156,9 @@ TEST(context_starts_aligned_below_unaligned_stack_top)
     }
 }
 
-/* --- what survives --------------------------------------------------------------- */
+/* --- preserved state ------------------------------------------------------------- */
 
-/* The compiler must believe that these are used and changed here. */
+/* Makes the compiler assume that these are used and changed here. */
 #define KEEP_INTEGERS(v)                                                                           \
     __asm__ volatile("" : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3]), "+r"(v[4]), "+r"(v[5]))
 #if defined(__x86_64__)
@@ -174,7 +174,7 @@ static unsigned party_count;
 static struct weft__rand choice;
 static long switches_left;
 
-/* Goes to any party, the own thread's among them, until the switches are used up. */
+/* Switches to random parties, including its own thread, until the switches are used up. */
 static inline __attribute__((always_inline)) void wander(struct party *self)
 {
     struct party *to =
@@ -280,8 +280,8 @@ TEST(variable_size_frames_survive_switches)
     wander_all(keep_dynamic_for_ever, keep_dynamic_all, 50000);
 }
 
-/* A leaf function may keep values below its stack pointer; a signal handler must not find them
- * free. */
+/* A leaf function may keep values below its stack pointer (the red zone); a signal handler must not
+ * overwrite them. */
 static atomic_long signals_seen;
 
 static void on_signal(int signal)
@@ -317,7 +317,7 @@ static void travel(struct party *self, void *pass)
     intptr_t stops = 0;
     long last = 0;
     for (;; pass = go(self, self->left, (void *)stops)) {
-        long thread = syscall(SYS_gettid); /* pthread_self is const: one call would do for all */
+        long thread = syscall(SYS_gettid); /* pthread_self is const: its calls may be merged */
         CHECK(pass == (void *)stops);
         CHECK(thread != last);
         last = thread;
@@ -360,7 +360,7 @@ TEST(process_starts_with_default_control_words)
     CHECK(weft__fp_get().words == weft__fp_default().words);
 }
 
-/* fegetround is declared pure: the compiler must not reuse an earlier answer. */
+/* fegetround is declared pure: the compiler must not reuse an earlier result. */
 static int rounding(void)
 {
     __asm__ volatile("" ::: "memory");

@@ -1,4 +1,4 @@
-/* Calls as deep as a stack trace shall be; DEPTH is the client's. */
+/* A call chain as deep as a stack trace must show; the includer defines DEPTH. */
 #ifndef WEFT_TEST_FIBER_DEEP_H
 #define WEFT_TEST_FIBER_DEEP_H
 
@@ -9,7 +9,7 @@ __attribute__((noinline)) static long deeper(int depth, long (*innermost)(void))
     return result;
 }
 
-/* `innermost`: where its address is. */
+/* `innermost`: receives the address of the innermost frame. */
 __attribute__((noinline)) static void *call_deep(void *innermost)
 {
     long result = deeper(DEPTH, *(long (**)(void))innermost);

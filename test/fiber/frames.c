@@ -1,6 +1,6 @@
-/* The frames of a fiber, followed by frame pointers from its innermost call to its entry, as
- * profilers do it. test/fiber/gdb stops this program in `innermost` and follows the same frames
- * with a debugger. */
+/* A fiber's frames, followed by frame pointers from the innermost call to the entry, as profilers
+ * do. test/fiber/gdb stops this program in `innermost` and follows the same frames with a
+ * debugger. */
 /* labels: valgrind */
 #include <weft/weft.h>
 
@@ -8,7 +8,7 @@
 
 #define DEPTH 20
 
-/* Frames between here and the end of the chain, which must be inside this fiber's stack. */
+/* Counts the frames from here to the end of the chain, which must be inside this fiber's stack. */
 __attribute__((noinline)) static long innermost(void)
 {
     long frames = 0;
@@ -21,7 +21,7 @@ __attribute__((noinline)) static long innermost(void)
         CHECK(frame < first + size);
         frames++;
     }
-    __asm__ volatile("" ::: "memory"); /* no tail call to here */
+    __asm__ volatile("" ::: "memory"); /* prevents a tail call */
     return frames;
 }
 

@@ -1,6 +1,6 @@
-/* The guards: each of the three kinds, and each where it is hard to keep: locked memory, after
- * fork, after a trim. A fiber of a child process runs over its stack, and the child must not live
- * to tell. */
+/* Stack guards: each of the three kinds, and each where it is hard to keep: with locked memory,
+ * after a fork, after a trim. A fiber of a child process overflows its stack, and the child must
+ * not survive. */
 /* not under: valgrind */
 #include "fiber/guard.h"
 
@@ -13,7 +13,7 @@
 
 #define STACK_BYTES ((size_t)16 * 1024)
 #define BEYOND (STACK_BYTES + 8 * 1024)
-#define NOT_HERE 42 /* exit status of a child whose machine lacks what it is about */
+#define NOT_HERE 42 /* exit status of a child whose machine lacks the tested feature */
 
 static const char *const names[] = {"guard-install", "mprotect", "canary"};
 
@@ -21,11 +21,11 @@ struct plan {
     enum weft__guard limit;
     void (*prepare)(void);    /* before the first fiber */
     void (*in_between)(void); /* between the ordinary fibers and the one that overflows */
-    bool in_fork;             /* it overflows in a child of the process that made it */
-    enum weft__guard guard;   /* what the stacks must be guarded by */
+    bool in_fork;             /* the fiber overflows in a fork of the process that created it */
+    enum weft__guard guard;   /* the expected kind of guard */
 };
 
-#define ORDINARY 80 /* at once: more than a worker keeps for itself */
+#define ORDINARY 80 /* at once: more than a worker caches */
 
 static atomic_int behaving;
 
@@ -45,7 +45,7 @@ static void *overflow(void *arg)
     return arg;
 }
 
-/* The fork has one thread, which is in this fiber. */
+/* The forked process has one thread, which is in this fiber. */
 static void *overflow_in_fork(void *arg)
 {
     int status;
@@ -62,7 +62,7 @@ static void *overflow_in_fork(void *arg)
     return arg;
 }
 
-/* Some that run over nothing, on the stacks that the next ones get again. */
+/* Runs fibers without an overflow, on the stacks that the next fibers reuse. */
 static void run_ordinary_fibers(void)
 {
     weft_fiber fibers[ORDINARY];
@@ -136,7 +136,7 @@ static void check_plan(struct plan *plan)
     }
 }
 
-/* A kernel without guard markers has the next kind in their place. */
+/* A kernel without guard markers uses the next kind instead. */
 static struct plan forced(enum weft__guard kind)
 {
     enum weft__guard best = weft__guard_best();
@@ -152,8 +152,8 @@ TEST(every_guard_kind_stops_overflow)
     }
 }
 
-/* The worker's own stacks are not trimmed: they get users for good, so that the victim's is one
- * that was. */
+/* The worker's cached stacks are not trimmed: they are given to permanent users, so that the victim
+ * gets a trimmed stack. */
 static void trim(void)
 {
     struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};
@@ -193,7 +193,7 @@ static void lock_memory(void)
         fprintf(stderr, "mlockall: %s\n", strerror(errno));
         _exit(NOT_HERE);
     }
-    /* Without privileges only as much as the limit allows: then there is no room for stacks. */
+    /* Without privileges only as much as the limit allows: then there is no memory for stacks. */
     void *room = mmap(NULL, LOCKED_ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) {
         fprintf(stderr, "locked memory: %s\n", strerror(errno));

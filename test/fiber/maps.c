@@ -1,5 +1,5 @@
-/* No mapping of a process is ever both writable and executable, with fibers of several stack sizes
- * running, parked and ended. */
+/* No mapping of a process is ever both writable and executable, while fibers of several stack sizes
+ * run, are parked and have ended. */
 /* labels: hardening */
 /* not under: valgrind */
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Ways to use more stack than there is, for child processes that are to end by it. */
+/* Ways to overflow a stack, for child processes that are meant to die from it. */
 #ifndef WEFT_TEST_FIBER_OVERFLOW_H
 #define WEFT_TEST_FIBER_OVERFLOW_H
 
@@ -11,10 +11,10 @@
 #include "check.h"
 #include "fiber/sanitizer.h"
 
-/* ASan may keep frames of up to 64 KiB on a heap of its own. */
+/* ASan may keep frames of up to 64 KiB on its own heap. */
 #define ONE_FRAME (WEFT__ASAN ? 256 * 1024 : 64 * 1024)
 
-/* Recurses until it is `bytes` below `from`, which is in the first frame, and fills what it
+/* Recurses until it is `bytes` below `from`, which is in the first frame, and fills the stack it
  * passes. */
 __attribute__((noinline, unused)) static unsigned recurse_below(const char *from, size_t bytes)
 {
@@ -36,7 +36,7 @@ __attribute__((noinline, unused)) static unsigned one_large_frame(void)
 {
     unsigned char frame[ONE_FRAME];
     frame[0] = 1;
-    __asm__ volatile("" ::"r"(frame) : "memory"); /* all of it must exist */
+    __asm__ volatile("" ::"r"(frame) : "memory"); /* forces all of it to exist */
     return frame[ONE_FRAME - 1];
 }
 
@@ -51,13 +51,14 @@ __attribute__((noinline, unused)) static unsigned much_alloca(void)
     return sum;
 }
 
-/* In a child that is meant to crash. */
+/* For a child that is meant to crash. */
 __attribute__((unused)) static void no_core_file(void)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 }
 
-/* The child ended by a report of this fiber; returns the high-water mark it names. */
+/* Checks that the child died with a report for this fiber; returns the high-water mark in the
+ * report. */
 __attribute__((unused)) static size_t check_report(int status, const char *err, const char *fiber,
                                                    size_t stack_bytes)
 {

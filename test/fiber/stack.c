@@ -113,7 +113,7 @@ TEST(trim_releases_pages_and_stack_is_as_new)
     CHECK_EQ(weft__stack_warm(), 0);
     CHECK_EQ(trim_to(0), 0);
     struct weft__stack *again = take_one(class);
-    CHECK(again == stack); /* a cold one before one that was never used */
+    CHECK(again == stack); /* a cold stack before one that was never used */
     CHECK_EQ(weft__stack_high_water(again, class), 0);
     CHECK_EQ(bottom[0], 0);
     memset(bottom, 0x55, weft__stack_bytes(class));
@@ -183,7 +183,7 @@ TEST(stack_cache_is_bounded_and_returns_all_stacks)
 
 /* --- credits ----------------------------------------------------------------------------- */
 
-/* With no memory for more, as many credits as are issued are worth a stack each. */
+/* With no memory for more, each issued credit is worth one stack. */
 static size_t take_all_credits(unsigned class)
 {
     size_t credits = 0;
@@ -208,7 +208,7 @@ TEST(issued_credits_never_exceed_available_stacks)
         weft__stack_cache_put(&cache, kept[i], SMALLEST);
     }
     weft__stack_credit_give(SMALLEST, WEFT__STACK_CACHE);
-    CHECK_EQ(cache.count[SMALLEST], WEFT__STACK_CACHE); /* out of reach for others */
+    CHECK_EQ(cache.count[SMALLEST], WEFT__STACK_CACHE); /* not reachable for other threads */
     size_t credits = take_all_credits(SMALLEST);
     weft__stack_totals(&totals);
     CHECK(credits > 0);
@@ -220,10 +220,10 @@ TEST(issued_credits_never_exceed_available_stacks)
         atomic_store(&stacks[i]->user, (void *)&stacks[i]);
     }
     for (size_t i = 0; i < credits; i++) {
-        CHECK(atomic_load(&stacks[i]->user) == (void *)&stacks[i]); /* none was given out twice */
+        CHECK(atomic_load(&stacks[i]->user) == (void *)&stacks[i]); /* none was handed out twice */
         weft__stack_put_slow(stacks[i], SMALLEST);
     }
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM); /* giving a stack back is no credit */
+    CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM); /* freeing a stack gives no credit */
     weft__stack_credit_give(SMALLEST, credits);
     CHECK_EQ(weft__stack_credit_take(SMALLEST, credits), 0);
     CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM);
@@ -296,7 +296,7 @@ TEST(refused_large_reservation_falls_back_to_needed_size)
     CHECK_EQ(weft__stack_credit_take(class, 1), 0);
     size_t credits = take_all_credits(class) + 1;
     weft__stack_totals(&before);
-    weft__alloc_fail_after(2, false); /* the stacks of the first, largest wish */
+    weft__alloc_fail_after(2, false); /* the stacks of the first, largest request */
     CHECK_EQ(weft__stack_credit_take(class, 2), 0);
     weft__alloc_fail_after(0, false);
     weft__stack_totals(&after);
@@ -307,7 +307,7 @@ TEST(refused_large_reservation_falls_back_to_needed_size)
     weft__stack_credit_give(class, credits + 2);
 }
 
-/* --- everything at once ---------------------------------------------------------------------- */
+/* --- all operations at once ------------------------------------------------------------------ */
 
 #define HOLDERS 4
 #define MAX_HELD 100
@@ -366,7 +366,7 @@ static void step(struct holder *h)
         weft__stack_cache_flush(&h->cache);
         break;
     case 4:
-        weft__stack_cache_deinit(&h->cache); /* its owner goes, another comes */
+        weft__stack_cache_deinit(&h->cache); /* the owner is replaced by another */
         break;
     default:
         if (h->used < h->credits && (h->used == 0 || weft__rand_next(&h->rand) % 8)) {
@@ -413,7 +413,7 @@ TEST(credit_holder_always_finds_stack)
         refused += holders[i].refused;
     }
     printf("refused: %ld\n", refused);
-    CHECK_EQ(take_all_credits(class), all); /* every credit came back */
+    CHECK_EQ(take_all_credits(class), all); /* every credit was returned */
     weft__stack_credit_give(class, all);
     weft__alloc_fail_after(0, false);
 }

@@ -1,5 +1,5 @@
 /* libunwind follows a fiber's frames by its unwind tables: from inside, to the entry and no
- * further; and from outside, for a suspended one, beginning with the three words that the switch
+ * further; and from outside, for a suspended fiber, beginning with the three words that the switch
  * saved. */
 /* needs: libunwind */
 /* not under: valgrind */
@@ -74,8 +74,8 @@ __attribute__((noinline)) static long unwind_here(void)
 __attribute__((noinline)) static long park_here(void)
 {
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
-    long result = unwind_here();         /* and once more, after it was resumed */
-    __asm__ volatile("" : "+r"(result)); /* no tail call */
+    long result = unwind_here();         /* and again, after the fiber was resumed */
+    __asm__ volatile("" : "+r"(result)); /* prevents a tail call */
     return result;
 }
 
@@ -86,7 +86,7 @@ static void *nothing(void *arg)
 
 __attribute__((noinline)) static long yield_here(void)
 {
-    CHECK_EQ(weft_spawn(NULL, nothing, NULL, NULL), 0); /* somebody to yield to */
+    CHECK_EQ(weft_spawn(NULL, nothing, NULL, NULL), 0); /* a fiber to yield to */
     weft_yield();
     long result = unwind_here();
     __asm__ volatile("" : "+r"(result));
@@ -113,7 +113,7 @@ TEST(resumed_fiber_unwinds_to_its_entry)
 
 /* --- from outside ---------------------------------------------------------------------------- */
 
-/* The context of a fiber that is known to be suspended and to stay so. */
+/* The context of a fiber that is known to be suspended and to stay suspended. */
 static const struct weft__context *context_of(weft_fiber fiber)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);

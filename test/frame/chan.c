@@ -1,10 +1,12 @@
 /* labels: valgrind */
-/* Channels and frames. Of the original's tests:
- *   ChannelTest    channel_items_reach_frames_in_order; a timed take and a foreign offer: test/frame/wait.c
- * Of its faults: with two consumers waiting two offers woke one, and an item was stuck
- * (two_waiting_frames_get_two_items); there was no bound and no close
- * (frame_sender_waits_for_channel_capacity, close_ends_...); an item of no value could not be
- * taken, and a timeout was not told from it (statuses are distinct).
+/* Channels and frames. Counterparts of the original's tests:
+ *   ChannelTest    channel_items_reach_frames_in_order; a timed take and a foreign offer are in
+ *                  test/frame/wait.c
+ * Faults of the original that are tested here: with two waiting consumers, two offers woke one, and
+ * an item was stuck (two_waiting_frames_get_two_items); there was no capacity limit and no close
+ * (frame_sender_waits_for_channel_capacity, close_ends_waiting_frames_after_remaining_items); an
+ * item without a value could not be taken, and was indistinguishable from a timeout (statuses are
+ * distinct).
  */
 #include "frame/fixture.h"
 
@@ -143,7 +145,7 @@ EACH_HOME(close_ends_waiting_frames_after_remaining_items)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(out.status, -EPIPE);
     CHECK_EQ(out.left, 8);
-    out = end_of(chan, false, 1); /* closed before */
+    out = end_of(chan, false, 1); /* already closed */
     CHECK_EQ(home_run(home, &out.frame, NULL), 0);
     CHECK_EQ(out.status, -EPIPE);
     weft_chan_destroy(chan);
@@ -159,7 +161,7 @@ EACH_HOME(close_ends_waiting_frames_after_remaining_items)
     weft_chan_destroy(chan);
 }
 
-/* What a cancelled receive did not take is there for the next. */
+/* An item that a cancelled receive did not take is there for the next. */
 EACH_HOME(cancelled_frame_receive_takes_no_item)
 {
     weft_chan *chan = chan_of(4);

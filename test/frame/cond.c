@@ -1,10 +1,12 @@
 /* labels: valgrind */
-/* Conditions and frames. Of the original's tests:
- *   ConditionTest  broadcast_wakes_all_in_their_order,
- *                  frame_wait_for_several_conditions_names_signalled_one (with and without a deadline;
- *                  afterwards nobody is linked: deinit says so)
- * Timeout, signal of a timed wait, interrupt: test/frame/wait.c. Of its faults: which of two had
- * fired was not told, nor signal from timeout; only two could be awaited.
+/* Conditions and frames. Counterparts of the original's tests:
+ *   ConditionTest  broadcast_wakes_all_frames,
+ *                  cond_signal_goes_to_front_later_to_back_broadcast_in_order,
+ *                  frame_wait_for_several_conditions_names_signalled_one (with and without a
+ *                  deadline; afterwards no waiter is linked: deinit checks that)
+ * Timeout, signal of a timed wait and interrupt are in test/frame/wait.c. Faults of the original:
+ * it reported neither which of two conditions had fired, nor whether a wait ended by a signal or a
+ * timeout; only two conditions could be awaited.
  */
 #include "dispatch/fixture.h"
 #include "frame/fixture.h"
@@ -47,16 +49,17 @@ static void sleeper_init(struct sleeper *s, const char *name, weft_cond *cond)
     weft_frame_init(&s->frame, &sleeping);
 }
 
-/* --- in the step that waits ------------------------------------------------------------------- */
+/* --- a wait that ends in the step that begins it ---------------------------------------------- */
 
-/* What ends its wait before it has returned ends it once; it goes on where it waits. */
+/* If the wait ends before the step has returned, it ends once, and the frame resumes at its resume
+ * point. */
 static enum weft_step ends_itself(weft_frame *f, struct weft_got got)
 {
     SELF(sleeper);
     enum weft_step step = sleeps(f, got);
     notes_add("waits");
     weft_cond_signal(self->conds[0]);
-    weft_cond_signal(self->conds[0]); /* nobody */
+    weft_cond_signal(self->conds[0]); /* no waiter */
     return step;
 }
 
@@ -120,9 +123,9 @@ static void *orders(void *arg)
     weft_yield();
     CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "x", NULL), 0);
     weft_cond_signal(&cond);       /* a, before x */
-    weft_cond_signal_later(&cond); /* b, behind it */
+    weft_cond_signal_later(&cond); /* b, after it */
     weft_cond_signal(&cond);       /* c, before a */
-    weft_cond_signal(&cond);       /* nobody: it is not kept */
+    weft_cond_signal(&cond);       /* no waiter: the signal is not kept */
     weft_yield();
     notes_are("c a x b");
     sleeper_init(&a, "a", &cond);
@@ -199,7 +202,7 @@ static void of_several(const struct home *home, size_t n, size_t which, int64_t 
     CHECK_EQ(s.got.status, 0);
     CHECK(s.got.value == &conds[which]);
     for (size_t i = 0; i < n; i++) {
-        weft_cond_deinit(&conds[i]); /* nobody is linked */
+        weft_cond_deinit(&conds[i]); /* no waiter is linked */
     }
 }
 
@@ -213,7 +216,7 @@ EACH_HOME(frame_wait_for_several_conditions_names_signalled_one)
     of_several(home, 64, 63, WEFT_FOREVER);
 }
 
-/* A signal that the wait could not use goes to another. */
+/* A signal that the ended wait could not use goes to another waiter. */
 EACH_HOME(second_signal_is_not_consumed_by_ended_frame_wait)
 {
     static struct sleeper both, other;

@@ -1,5 +1,5 @@
-/* Waits with deadlines, one after another: a body of a group keeps its timer from one to the next
- * (sched/deadline.h). */
+/* Successive waits with deadlines: a stackless task of a group keeps its timer from one wait to the
+ * next (sched/deadline.h). */
 #include "frame/fixture.h"
 
 #define HOUR (3600000 * MS)
@@ -9,8 +9,8 @@ struct timed {
     weft_frame frame;
     struct weft_wait wait;
     weft_cond cond;
-    int64_t after[WAITS]; /* how long each may last; WEFT_FOREVER; 0: there is none */
-    int64_t busy;         /* how long the step between them takes */
+    int64_t after[WAITS]; /* the timeout of each wait; WEFT_FOREVER; 0: no wait */
+    int64_t busy;         /* how long the step between the waits takes */
     bool first_is_over;   /* the first is signalled before any time has passed */
     int64_t deadline;
     int status[WAITS];
@@ -69,7 +69,7 @@ static void start(struct timed *one)
     }
 }
 
-/* Until so many waits have ended. */
+/* Polls until this many waits have ended. */
 static void poll_to(const struct timed *one, int ended)
 {
     while (one->ended < ended) {
@@ -90,11 +90,12 @@ static void finish(struct timed *one)
     weft_group_stop(group);
     CHECK_EQ(weft_dispatcher_run(dispatcher), 0);
     CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
-    weft_dispatcher_destroy(dispatcher); /* which stops the program if a timer is left */
+    weft_dispatcher_destroy(dispatcher); /* which aborts the program if a timer is left */
     CHECK_EQ(one->ended, one->began);
 }
 
-/* False: the machine was so busy that the first deadline had passed before its wait began. */
+/* Returns false if the machine was so busy that the first deadline had passed before its wait
+ * began. */
 static bool later_is_kept(int64_t first)
 {
     struct timed one = {.after = {first, 5 * first, MS}, .first_is_over = true};
@@ -150,7 +151,7 @@ TEST(ended_frame_fiber_leaves_no_timer)
     finish(&one);
 }
 
-/* False: as above. */
+/* Returns false as above. */
 static bool passes_between(int64_t first)
 {
     struct timed one = {.after = {first, HOUR, 5 * MS}, .busy = 2 * first, .first_is_over = true};

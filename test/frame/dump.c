@@ -1,5 +1,5 @@
 /* not under: valgrind */
-/* A frame fiber that waits, in the dump: its name, what it waits on, and its frames. */
+/* A waiting frame fiber in the dump: its name, the object it waits on, and its frames. */
 #include "frame/fixture.h"
 #include "obs/reports.h"
 
@@ -196,7 +196,7 @@ EACH_HOME(dump_shows_wait_object_of_frame_fiber)
     take_reports();
 }
 
-/* --- a frame that nobody can wake is found like other fibers ---------------------------------- */
+/* --- a frame that cannot be woken is detected like other fibers ------------------------------- */
 
 static void waits_for_ever(void *arg)
 {

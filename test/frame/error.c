@@ -1,15 +1,16 @@
 /* labels: valgrind */
-/* Errors: what they say, whose frames they have, who is told. Of the original's tests:
+/* Errors: their text, which frames they contain, and who gets them. Counterparts of the original's
+ * tests:
  *   VirtualExceptionTest   each_error_has_one_trace_per_throw,
  *                          interrupt_error_has_frames_of_interrupted_fiber
- * Of its faults: interrupts had the frames of the one who interrupted; timeouts had none
- * (timeout_error_has_frames_of_waiting_fiber); a failed future that was awaited again got a trace
- * more each time (failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
- * (joiners_of_all_kinds_get_error_code).
+ * Faults of the original: interrupts had the frames of the interrupting fiber; timeouts had none
+ * (timeout_error_has_frames_of_waiting_fiber); a failed future that was awaited again got another
+ * trace each time (failed_future_gives_each_waiter_one_trace); a join did not return the fiber's
+ * error (joiners_of_all_kinds_get_error_code).
  */
 #include "frame/script.h"
 
-/* --- what is printed ---------------------------------------------------------------------- */
+/* --- printed text ------------------------------------------------------------------------- */
 
 struct job {
     weft_frame frame;
@@ -164,7 +165,7 @@ EACH_HOME(any_error_code_survives_and_long_message_is_truncated)
     CHECK_EQ(take_reports(), 1);
 }
 
-/* --- whose frames ----------------------------------------------------------------------------- */
+/* --- frames in the error ---------------------------------------------------------------------- */
 
 static enum weft_step victim_goes_on(weft_frame *f, struct weft_got got)
 {
@@ -218,7 +219,7 @@ EACH_HOME(interrupt_error_has_frames_of_interrupted_fiber)
              "    in prints, outer_ends (%s:%d)\n",
              __FILE__, wait_line, __FILE__, call_line);
     CHECK_STR(top.text, expected);
-    CHECK_EQ(take_reports(), 1); /* nobody has handled it */
+    CHECK_EQ(take_reports(), 1); /* the error was not handled */
     weft_event_deinit(&event);
 }
 
@@ -267,7 +268,7 @@ EACH_HOME(timeout_error_has_frames_of_waiting_fiber)
     CHECK_EQ(weft_future_create(&future, NULL), 0);
     CHECK_EQ(outcome_of(home, future, weft_after(MS)), -ETIMEDOUT);
     CHECK_EQ(outcome_of(home, future, 0), -ETIMEDOUT);
-    CHECK(!weft_future_is_done(future)); /* it is still to be decided */
+    CHECK(!weft_future_is_done(future)); /* not completed yet */
     weft_future_unref(future);
 }
 
@@ -364,7 +365,7 @@ EACH_HOME(error_through_ten_thousand_frames_needs_no_stack)
     CHECK_EQ(take_reports(), 1);
 }
 
-/* --- who is told ------------------------------------------------------------------------------ */
+/* --- receivers of the error ------------------------------------------------------------------- */
 
 struct joiner {
     weft_frame frame;
@@ -415,8 +416,8 @@ static enum weft_step waits_then_throws(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind throwing = {.name = "throws", .start = waits_then_throws};
 
-/* Some come before it has ended, and some after. -ETIMEDOUT is an error as others are: not the
- * joiner's own. */
+/* Some joiners arrive before the fiber has ended, and some after. -ETIMEDOUT is an error like
+ * others: not the joiner's own timeout. */
 static void joined_with(const struct home *home, int code)
 {
     weft_event event;
@@ -449,7 +450,7 @@ static void joined_with(const struct home *home, int code)
     CHECK_EQ(home_run(home, &late.frame, NULL), 0);
     CHECK_EQ(late.status, code);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), code);
-    CHECK_EQ(home_run(home, &gone.frame, NULL), 0); /* all rights are used up */
+    CHECK_EQ(home_run(home, &gone.frame, NULL), 0); /* all join rights are used up */
     CHECK_EQ(gone.status, -ESRCH);
     CHECK_EQ(take_reports(), 1);
     weft_event_deinit(&event);

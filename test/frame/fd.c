@@ -11,7 +11,7 @@ struct awaits {
     int fd, events;
     int64_t deadline;
     int status, code;
-    bool reads; /* what has come, and waits on until the end */
+    bool reads; /* reads the available data, and waits on until the end */
     long bytes;
 };
 
@@ -93,7 +93,7 @@ EACH_PLACE(frame_wait_ends_when_fd_is_readable)
         CHECK_EQ(write(ends[1], "x", 1), 1);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(one.status, 0);
-        one = awaits(ends[0], WEFT_READABLE, WEFT_FOREVER); /* which are still there */
+        one = awaits(ends[0], WEFT_READABLE, WEFT_FOREVER); /* which is still available */
         CHECK_EQ(home_run(home, &one.frame, NULL), 0);
         CHECK_EQ(one.status, 0);
         CHECK_EQ(read(ends[0], &byte, 1), 1);
@@ -157,7 +157,7 @@ EACH_PLACE(deadline_cancel_and_interrupt_end_frame_fd_wait)
     close_pair(ends);
 }
 
-/* Whichever comes first, each wait ends once and none leaves anything behind. */
+/* Whichever comes first, each wait ends once and leaves nothing linked. */
 EACH_PLACE(byte_racing_with_cancel_ends_frame_fd_wait_once)
 {
     int ends[2];
@@ -213,7 +213,7 @@ EACH_PLACE(several_frames_can_wait_for_one_fd)
     open_pair(ends);
     for (int i = 0; i < MANY; i++) {
         all[i] = awaits(ends[0], WEFT_READABLE, WEFT_FOREVER);
-        all[i].reads = true; /* what the others leave */
+        all[i].reads = true; /* the data that the others leave */
         fibers[i] = home_spawn(home, &all[i].frame);
     }
     for (int i = 0; i < BYTES; i++) {
@@ -228,7 +228,7 @@ EACH_PLACE(several_frames_can_wait_for_one_fd)
     weft_close(ends[0]);
 }
 
-/* --- two that answer one another -------------------------------------------------------------- */
+/* --- two frames that reply to each other ------------------------------------------------------ */
 
 struct player {
     weft_frame frame;
@@ -283,7 +283,7 @@ TEST(frame_fd_wait_in_compute_pool_is_unsupported)
     close_pair(ends);
 }
 
-/* The driver of a caller that leaves goes with it: those who wait there begin anew elsewhere. */
+/* The driver of a leaving caller is closed with it: its waiters are registered again elsewhere. */
 EACH_DRIVER(frame_fd_wait_survives_leaving_caller_thread)
 {
     int ends[2];

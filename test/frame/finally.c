@@ -1,11 +1,11 @@
 /* labels: valgrind */
-/* What runs on every way out, once. Of the original's tests:
- *   FinallyTest    waiting_finally_keeps_result, ..._keeps_the_error,
+/* finally runs on every way out, exactly once. Counterparts of the original's tests:
+ *   FinallyTest    waiting_finally_keeps_result, waiting_finally_keeps_error,
  *                  finally_can_replace_result, error_in_finally_suppresses_earlier_error,
  *                  error_in_waiting_finally_suppresses_earlier_error
- * Of its faults: callers' handle and finally did not run after a fatal error (test/frame/misuse.c);
- * fibers that did not hold their group open were dropped, and with them their finallys and their
- * joiners (cancelled_daemon_runs_its_finally).
+ * Faults of the original: the callers' handle and finally did not run after a fatal error
+ * (test/frame/misuse.c); fibers that did not hold their group open were dropped, together with
+ * their finallys and their joiners (cancelled_daemon_runs_its_finally).
  */
 #include "frame/script.h"
 
@@ -35,7 +35,7 @@ EACH_HOME(finally_can_replace_result)
     CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
     CHECK(result == script_value('F'));
     outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", NULL, "r");
-    CHECK_EQ(script_run(home, &outer, &inner, &result), 0); /* in the place of an error, too */
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0); /* also instead of an error */
     CHECK(result == script_value('F'));
     notes_are("inner. outer. inner. outer.");
     CHECK_EQ(take_reports(), 0);
@@ -92,7 +92,7 @@ EACH_HOME(error_in_finally_suppresses_earlier_error)
 {
     CHECK_EQ(suppressed_by(home, "r", NULL, "t"), 0);
     CHECK_EQ(suppressed_by(home, "t", NULL, "t"), 1);
-    CHECK_EQ(suppressed_by(home, "t", "t", "t"), 1); /* what handle has replaced is gone */
+    CHECK_EQ(suppressed_by(home, "t", "t", "t"), 1); /* an error that handle replaced is gone */
     notes_are("sub. sub. sub!B sub.");
 }
 
@@ -135,10 +135,10 @@ EACH_HOME(finally_of_cancelled_fiber_can_wait)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
     notes_are("inner!cancel inner. outer!cancel outer.");
-    CHECK_EQ(take_reports(), 0); /* that it was cancelled is known */
+    CHECK_EQ(take_reports(), 0); /* a cancel is not reported as an error */
 }
 
-/* Started or not: its frames are entered, and left by their finally. */
+/* Whether it has started or not: its frames are entered, and left by their finally. */
 EACH_HOME(cancel_before_start_runs_finally_once)
 {
     for (int i = 0; i < 50; i++) {

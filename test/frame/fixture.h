@@ -1,5 +1,5 @@
-/* What tests of frames have in common: a place to run in, once a group and once a pool with two
- * workers, and frames that say what they do as text.
+/* Shared by the frame tests: a place to run in, once a group and once a pool with two workers, and
+ * frames that record what they do as text.
  *
  *     EACH_HOME(name)     // a test that runs in both; `home` is where
  *     {
@@ -46,7 +46,7 @@ __attribute__((unused)) static void home_open(struct home *home, bool grouped)
     home_open_on(home, grouped, WEFT_DRIVER_AUTO);
 }
 
-/* All fibers have ended, and the groups have finished by themselves. */
+/* Checks that all fibers have ended and the groups have finished on their own. */
 __attribute__((unused)) static void home_close(struct home *home)
 {
     if (home->pool) {
@@ -66,7 +66,7 @@ __attribute__((unused)) static weft_fiber home_spawn(const struct home *home, we
     return fiber;
 }
 
-/* A fiber with a stack, in the same place. */
+/* Spawns a fiber with a stack in the same place. */
 __attribute__((unused)) static weft_fiber home_spawn_fn(const struct home *home, weft_fn fn,
                                                         void *arg)
 {
@@ -77,7 +77,7 @@ __attribute__((unused)) static weft_fiber home_spawn_fn(const struct home *home,
     return fiber;
 }
 
-/* Runs the frame as a fiber to its end; what its join answers. */
+/* Runs the frame as a fiber to its end; returns the result of its join. */
 __attribute__((unused)) static int home_run(const struct home *home, weft_frame *frame, void **out)
 {
     return weft_join(home_spawn(home, frame), out, WEFT_FOREVER);
@@ -96,7 +96,7 @@ __attribute__((unused)) static int home_run(const struct home *home, weft_frame 
     }                                                                                              \
     static void home_run_##name(__attribute__((unused)) struct home *home)
 
-/* Waits, as a plain thread, until the fiber does. */
+/* Waits, as a plain thread, until the fiber waits. */
 __attribute__((unused)) static weft_fiber home_waiting(const struct home *home, weft_frame *frame)
 {
     weft_fiber fiber = home_spawn(home, frame);
@@ -104,7 +104,7 @@ __attribute__((unused)) static weft_fiber home_waiting(const struct home *home, 
     return fiber;
 }
 
-/* --- what happened, as text ---------------------------------------------------------------- */
+/* --- recorded events, as text -------------------------------------------------------------- */
 
 static char noted[512];
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
@@ -117,7 +117,7 @@ __attribute__((unused)) static void notes_add(const char *what)
     pthread_mutex_unlock(&noting);
 }
 
-/* NULL: whatever they are. */
+/* NULL: not checked. */
 __attribute__((unused)) static void notes_are(const char *expected)
 {
     pthread_mutex_lock(&noting);

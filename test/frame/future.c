@@ -1,9 +1,11 @@
 /* labels: valgrind */
-/* Futures and frames. Of the original's tests:
+/* Futures and frames. Counterparts of the original's tests:
  *   FutureTest     completed, failed or cancelled by another thread, before and after the wait
- *                  began; the rest of it is in test/frame/wait.c (timeout, interrupt, interrupt
- *                  before the start) and test/sync/future.c (callbacks, conversions)
- * In which order waiters and others go on: frame_woken_by_future_runs_before_ready_fibers.
+ *                  began (frame_gets_outcome_of_future_completed_by_thread); the rest of it is
+ *                  in test/frame/wait.c (timeout, interrupt, interrupt before the start) and
+ *                  test/sync/future.c (callbacks, conversions)
+ * The order in which waiters and other fibers resume:
+ * frame_woken_by_future_runs_before_ready_fibers.
  */
 #include "dispatch/fixture.h"
 #include "frame/fixture.h"
@@ -81,7 +83,7 @@ static void decided(const struct home *home, enum how how, bool before)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), codes[how]);
     CHECK_EQ(one.code, codes[how]);
     CHECK(one.value == (how == COMPLETE ? &decides : NULL));
-    /* That the future was cancelled is an error of this fiber, which was not. */
+    /* A cancelled future is an error in this fiber, because the fiber itself was not cancelled. */
     CHECK_EQ(take_reports(), how != COMPLETE);
     weft_future_unref(decides.future);
 }

@@ -1,11 +1,11 @@
 /* labels: valgrind */
-/* Catching errors. Of the original's tests:
+/* Catching errors. Counterparts of the original's tests:
  *   CatchTest      own_handle_provides_result, handle_of_caller_sees_error,
  *                  unhandled_error_runs_every_finally, error_in_handle_goes_to_caller,
- *                  ...error_in_waiting_handle_goes_to_caller, handle_can_wait_and_then_return
+ *                  error_in_waiting_handle_goes_to_caller, handle_can_wait_and_then_return
  *   CallTest       called_frame_can_wait_and_returns_result
- * Of its faults: already_failed_future_is_handled_like_other_errors (its pending error stayed
- * set: the continuation of a handle that waits was lost, and a finally that waits ended the
+ * Faults of the original: already_failed_future_is_handled_like_other_errors (its pending error
+ * stayed set: the continuation of a waiting handle was lost, and a waiting finally ended the
  * dispatcher).
  */
 #include "frame/script.h"
@@ -88,7 +88,7 @@ EACH_HOME(handle_can_call_frame)
     notes_are("outer!B inner. outer.");
     outer = script("outer", "t", "cv", "d"), inner = script("inner", "st", "x", "d");
     CHECK_EQ(script_run(home, &outer, &inner, NULL), B_CODE);
-    notes_are("outer!B inner!B inner. outer."); /* the outer one's handle is over */
+    notes_are("outer!B inner!B inner. outer."); /* the outer frame's handle has ended */
     CHECK_EQ(take_reports(), 1);
 }
 
@@ -122,7 +122,7 @@ EACH_HOME(try_returns_value_or_code_and_never_throws)
 EACH_HOME(call_after_try_still_throws)
 {
     struct script outer = script("outer", "Tc", "r", "d"), inner = script("inner", "t", NULL, "d");
-    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0); /* the same frame once more */
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0); /* the same frame again */
     CHECK_EQ(outer.tried, B_CODE);
     notes_are("inner. inner. outer!B outer.");
 }

@@ -1,7 +1,8 @@
 /* labels: valgrind */
-/* Joining from a frame, and joining frame fibers. Of the original's tests:
+/* Joining from a frame, and joining frame fibers. Counterparts of the original's tests:
  *   JoinTest       frame_join_ends_when_sleeping_target_is_interrupted
- * Codes of errors: test/frame/error.c. Of its faults: a join did not give the fiber's exit.
+ * Error codes are in test/frame/error.c. Faults of the original: a join did not return the fiber's
+ * exit status.
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"
@@ -9,7 +10,7 @@
 struct joiner {
     weft_frame frame;
     struct weft_wait wait;
-    weft_fiber fiber; /* 0: its own */
+    weft_fiber fiber; /* 0: itself */
     int64_t deadline;
     const char *name;
     struct weft_got got;
@@ -102,7 +103,7 @@ EACH_HOME(invalid_frame_join_is_returned_as_status)
     weft_event_deinit(&may_end);
 }
 
-/* A fiber with a stack joins a frame, a frame of one group a fiber of another. */
+/* A fiber with a stack joins a frame, and a frame of one group joins a fiber of another. */
 EACH_HOME(frame_joins_fiber_of_other_group_and_kind)
 {
     if (!home->other) {

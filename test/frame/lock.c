@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* Mutexes and rwlocks in frames: who gets the lock, who does not, and that none is ever lost. In a
- * group and in a pool with two workers. */
+/* Mutexes and rwlocks in frames: which waiter gets the lock, which does not, and that no lock is
+ * ever lost. In a group and in a pool with two workers. */
 #include <sched.h>
 
 #include "frame/fixture.h"
@@ -14,12 +14,12 @@ struct place {
 };
 
 struct lock_kind {
-    const char *name; /* what the wait is called */
+    const char *name; /* the name of the wait */
     enum weft_step (*await)(weft_frame *f, struct weft_wait *wait, struct place *p,
                             int64_t deadline, const struct weft_resume_point *then);
     int (*lock)(struct place *p, int64_t deadline);
     void (*unlock)(struct place *p);
-    weft_fiber (*holder)(const struct place *p); /* NULL: nobody knows */
+    weft_fiber (*holder)(const struct place *p); /* NULL: the holder is unknown */
 };
 
 static enum weft_step await_mutex(weft_frame *f, struct weft_wait *wait, struct place *p,
@@ -86,9 +86,9 @@ static const struct lock_kind kinds[] = {
     {"rwlock for reading", await_read, lock_read, unlock_read, NULL},
 };
 #define KINDS 3
-#define EXCLUSIVE 2 /* the first of them */
+#define EXCLUSIVE 2 /* the first two kinds */
 
-/* A look while somebody is at the lock's queue answers "nobody": then again. */
+/* A query while another thread holds the lock's queue returns "no holder": it is repeated. */
 static bool is_held_by(const struct lock_kind *kind, const struct place *p, weft_fiber fiber)
 {
     weft_fiber holder;
@@ -104,7 +104,7 @@ static void place_open(struct place *p, const struct weft_sync_opts *opts)
     weft_rwlock_init(&p->rwlock, opts);
 }
 
-/* Whatever happened: everything is free, and nobody waits. */
+/* Checks at the end of each test that everything is free and nothing waits. */
 static void place_close(struct place *p)
 {
     CHECK_EQ(weft_mutex_lock(&p->mutex, 0), 0);
@@ -115,7 +115,7 @@ static void place_close(struct place *p)
     weft_rwlock_deinit(&p->rwlock);
 }
 
-/* The calling thread makes a frame of this kind wait: for the rwlock, a writer keeps all away. */
+/* The calling thread makes a frame of this kind wait: for the rwlock, a writer blocks all. */
 static void keep(const struct lock_kind *kind, struct place *p)
 {
     CHECK_EQ(kind == &kinds[0] ? lock_mutex(p, 0) : lock_write(p, 0), 0);
@@ -126,7 +126,7 @@ static void give_back(const struct lock_kind *kind, struct place *p)
     (kind == &kinds[0] ? unlock_mutex : unlock_write)(p);
 }
 
-/* --- a frame that locks, does something, and unlocks in a later step ------------------------ */
+/* --- a frame that locks, works, and unlocks in a later step --------------------------------- */
 
 struct user {
     weft_frame frame;
@@ -233,7 +233,7 @@ static void join(weft_fiber fiber)
 static struct place place;
 static const struct weft_sync_opts named = {.name = "door"};
 
-/* --- got ------------------------------------------------------------------------------------ */
+/* --- acquired ------------------------------------------------------------------------------- */
 
 EACH_HOME(free_lock_is_taken_immediately_and_unlocked_by_later_step)
 {
@@ -324,7 +324,7 @@ static void *reads_when_admitted(void *arg)
     return NULL;
 }
 
-/* The fiber in front is young, and told to try; a frame cannot try. */
+/* The fiber at the head of the queue is young, and is told to retry; a frame cannot retry. */
 EACH_HOME(reader_frame_behind_retrying_fiber_gets_lock)
 {
     for (int i = 0; i < 20; i++) {
@@ -343,8 +343,8 @@ EACH_HOME(reader_frame_behind_retrying_fiber_gets_lock)
     }
 }
 
-/* Of the readers behind a writer that has been let in none may overtake the next writer because a
- * frame among them finishes its wait. */
+/* When a frame among the readers queued after an admitted writer finishes its wait, no reader may
+ * overtake the next writer. */
 EACH_HOME(frame_readers_do_not_starve_writer)
 {
     struct user first, late, w;
@@ -354,7 +354,7 @@ EACH_HOME(frame_readers_do_not_starve_writer)
     first.go = &first_goes;
     keep(&kinds[2], &place);
     weft_fiber reader = home_waiting(home, &first.frame);
-    give_back(&kinds[2], &place); /* it was let in from the queue */
+    give_back(&kinds[2], &place); /* it was admitted from the queue */
     while (!atomic_load(&first.locked)) {
         sched_yield();
     }
@@ -364,7 +364,7 @@ EACH_HOME(frame_readers_do_not_starve_writer)
     user_open(&late, &kinds[2], &place);
     late.deadline = weft_after(5 * MS);
     join(home_spawn(home, &late.frame));
-    CHECK_EQ(late.status, -ETIMEDOUT); /* and when it gives up nobody is let in */
+    CHECK_EQ(late.status, -ETIMEDOUT); /* and when it gives up none is admitted */
     CHECK(!atomic_load(&w.locked));
     user_open(&late, &kinds[2], &place);
     weft_fiber last = home_waiting(home, &late.frame);
@@ -380,8 +380,7 @@ EACH_HOME(frame_readers_do_not_starve_writer)
     place_close(&place);
 }
 
-/* --- not got -----------------------------------------------------------------------------------
- */
+/* --- not acquired ----------------------------------------------------------------------------- */
 
 EACH_HOME(lock_timeout_is_status_and_lock_is_not_held)
 {
@@ -470,14 +469,13 @@ EACH_HOME(cancelled_fiber_waits_for_lock_in_finally)
         u.locks_in_finally = true;
         weft_fiber fiber = home_waiting(home, &u.frame);
         CHECK_EQ(weft_cancel(fiber), 0);
-        await_state(fiber, WEFT_FIBER_WAITING); /* the one wait or the other */
+        await_state(fiber, WEFT_FIBER_WAITING); /* either of the two waits */
         give_back(kind, &place);
         join(fiber);
     }
 }
 
-/* --- others ------------------------------------------------------------------------------------
- */
+/* --- frames together with fibers and threads -------------------------------------------------- */
 
 struct taker {
     const struct lock_kind *kind;
@@ -527,7 +525,7 @@ EACH_HOME(lock_passes_between_thread_frame_and_fiber)
     }
 }
 
-/* In a step a frame may also use the calls that try. */
+/* In a step a frame may also use the try calls. */
 struct tries {
     weft_frame frame;
     struct place *place;
@@ -607,7 +605,7 @@ TEST(group_owned_lock_is_shared_by_frames_and_fibers)
     }
 }
 
-/* --- those who look -------------------------------------------------------------------------- */
+/* --- observers ------------------------------------------------------------------------------- */
 
 /* Holds `first`, then waits for `second`. */
 struct crosser {
@@ -695,7 +693,7 @@ EACH_HOME(deadlock_cycle_of_frames_holding_locks_is_named)
     CHECK(strstr(text, "2 fibers wait for one another"));
     CHECK(strstr(text, "mutex") && strstr(text, "left"));
     CHECK(strstr(text, "rwlock for writing") && strstr(text, "right"));
-    CHECK_EQ(weft_cancel(fx), 0); /* it gives its mutex to the other */
+    CHECK_EQ(weft_cancel(fx), 0); /* it releases its mutex to the other */
     join(fx);
     join(fy);
     CHECK_EQ(weft_find_cycles(NULL), 0);
@@ -731,7 +729,7 @@ EACH_HOME(dump_names_frame_fiber_holding_lock)
         weft_fiber waiter = home_waiting(home, &waits.frame);
         weft_fiber_format(holder, id, sizeof id);
         snprintf(what, sizeof what, "held-by=%s", id);
-        for (int i = 0; i < 1000 && !found; i++) { /* the holder looks at the lock all the time */
+        for (int i = 0; i < 1000 && !found; i++) { /* the holder queries the lock all the time */
             text = dump_text();
             found = strstr(text, what) && strstr(text, kind->name);
             free(text);
@@ -745,7 +743,7 @@ EACH_HOME(dump_names_frame_fiber_holding_lock)
 
 /* --- misuse ---------------------------------------------------------------------------------- */
 
-/* A child of one pool or group runs the frame. */
+/* A child with one pool or group runs the frame. */
 struct mistake {
     weft_frame frame;
     struct weft_wait wait;
@@ -856,7 +854,7 @@ static void ends_with_the_lock(void *arg)
     CHECK(weft_mutex_holder(&place.mutex) == WEFT_NO_FIBER);
 }
 
-/* It found the mutex free, or was handed it. */
+/* The frame found the mutex free, or was handed it. */
 TEST(frame_fiber_ending_with_locked_mutex_is_reported)
 {
     for (int waits = 0; waits < 2; waits++) {
@@ -867,8 +865,7 @@ TEST(frame_fiber_ending_with_locked_mutex_is_reported)
     }
 }
 
-/* Waits for a lock, is handed it, and then does something else: what it has been given goes
- * back. */
+/* Waits for a lock, is handed it, and then makes a mistake: the acquired lock is released. */
 struct wrong {
     weft_frame frame;
     struct weft_wait wait;
@@ -935,7 +932,7 @@ TEST(lock_handed_to_step_doing_something_else_is_released)
     }
 }
 
-/* --- conservation ----------------------------------------------------------------------------- */
+/* --- no update is lost ------------------------------------------------------------------------ */
 
 enum { FRAMES = 6, FIBERS = 3, THREADS = 2, ROUNDS = 150 };
 
@@ -943,7 +940,7 @@ static long counted; /* plain: the lock must guard it */
 static atomic_long increments;
 static atomic_bool over;
 
-/* Reads, waits in the middle, writes: two at once would lose one. As a frame it may be interrupted
+/* Reads, waits in the middle, writes: two at once would lose one update. A frame may be interrupted
  * there, and then does not count. */
 struct section {
     weft_frame frame;
@@ -1074,7 +1071,7 @@ static void *disturbs(void *arg)
     uint64_t state = check_seed() + 7;
     while (!atomic_load(&over)) {
         weft_fiber_interrupt(disturbed[dice(&state) % (FRAMES + FIBERS)]);
-        if (dice(&state) % 64 == 0) { /* one frame and one fiber are cancelled some time */
+        if (dice(&state) % 64 == 0) { /* one frame and one fiber are cancelled at some time */
             weft_cancel(disturbed[dice(&state) % 2 * FRAMES]);
         }
         sched_yield();

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Frames from the pool and from the caller's memory. Of the original: a frame may be used again
+/* Frames from the frame pool and in the caller's memory. As in the original, a frame may be reused
  * once its finally has run. */
 #include "frame/fixture.h"
 #include "sched/worker.h"
@@ -99,7 +99,7 @@ EACH_HOME(freed_frame_memory_is_reused_by_next_frame)
     CHECK(seen[0] && seen[0] == seen[1]);
 }
 
-/* The bottom frame itself may be of the pool, and made by a plain thread. */
+/* The bottom frame itself may come from the frame pool, and be created by a plain thread. */
 EACH_HOME(bottom_frame_from_pool_is_freed)
 {
     for (int i = 0; i < 100; i++) {
@@ -110,7 +110,7 @@ EACH_HOME(bottom_frame_from_pool_is_freed)
     }
 }
 
-/* --- taken on one worker, given back on another ----------------------------------------------- */
+/* --- allocated on one worker, freed on another ------------------------------------------------ */
 
 static _Atomic(int) moved;
 
@@ -172,7 +172,7 @@ TEST(frame_can_be_freed_on_other_worker_than_allocated)
     home_close(&home);
 }
 
-/* --- the caller's ----------------------------------------------------------------------------- */
+/* --- the caller's memory ---------------------------------------------------------------------- */
 
 static enum weft_step ends(weft_frame *f)
 {

@@ -1,10 +1,11 @@
-/* What a step must not do. In a group it is an error that ends the group, after every handle and
- * finally up the stack has run; in a pool a message.
+/* What a step must not do. In a group the mistake is an error that ends the group, after every
+ * handle and finally up the stack has run; in a pool the program aborts with a message.
  *
- * Of the original's faults: after a fatal error the callers' handle and finally did not run; the
- * stop was asked for, and those who wait for it were not woken (its check threw again); to throw
+ * Faults of the original: after a fatal error the callers' handle and finally did not run; the stop
+ * was requested, but the fibers that wait for it were not woken (its check threw again); a throw
  * after a suspending call ran handle and finally at once, and left the fiber parked until the
- * timer, to end by a null pointer (throws_after_sleep).
+ * timer, where it ended by a null pointer (throws_after_sleep, one of the mistakes in
+ * frame_misuse_in_group_ends_group_after_all_cleanups).
  */
 #include <pthread.h>
 
@@ -37,7 +38,7 @@ static enum weft_step sleeps_twice(weft_frame *f, struct weft_got got)
     return weft_frame_sleep(f, WEFT_FOREVER, THEN);
 }
 
-/* With the same place, which is linked. */
+/* With the same wait, which is linked. */
 static enum weft_step awaits_twice(weft_frame *f, struct weft_got got)
 {
     SELF(wrong);
@@ -62,7 +63,7 @@ static enum weft_step returns_after_own_wait(weft_frame *f, struct weft_got got)
     return weft_frame_return(f, NULL);
 }
 
-/* Its fiber is ready again when it is found out. */
+/* Its fiber is ready again when the mistake is detected. */
 static enum weft_step returns_after_its_signal(weft_frame *f, struct weft_got got)
 {
     SELF(wrong);
@@ -139,7 +140,7 @@ static enum weft_step tries_its_caller(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind unused = {.name = "unused", .start = goes_on};
 
-/* Neither may be lost. */
+/* Neither frame may be lost. */
 static enum weft_step calls_two(weft_frame *f, struct weft_got got)
 {
     (void)got;
@@ -240,7 +241,7 @@ static const struct mistake {
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
-/* --- what becomes of them ------------------------------------------------------------------ */
+/* --- consequences -------------------------------------------------------------------------- */
 
 static const struct mistake *made;
 static char told[256];
@@ -290,7 +291,7 @@ static const struct weft_frame_kind wrong_kind = {
     .name = "wrong", .start = makes_it, .handle = handles, .finally = ends_slowly};
 static const struct weft_frame_kind outer_kind = {
     .name = "outer", .start = outer_calls, .handle = handles, .finally = ends_slowly};
-/* Whose finally returns, in the place of the error: the group ends all the same. */
+/* Its finally returns a value instead of the error: the group still ends. */
 static const struct weft_frame_kind forgiving = {
     .name = "outer", .start = outer_calls, .handle = handles, .finally = ends};
 
@@ -322,7 +323,7 @@ static weft_fiber open_cast(const struct home *home, struct cast *cast,
     weft_frame_init(&cast->bystander.frame, &bystanding);
     weft_event_init(&cast->wrong.event, NULL);
     weft_cond_init(&cast->wrong.own, &(struct weft_sync_opts){.group = home->group});
-    cast->outer.outer = &cast->wrong; /* which it calls */
+    cast->outer.outer = &cast->wrong; /* which the outer frame calls */
     cast->wrong.outer = &cast->outer;
     cast->wrong.other = &cast->bystander.frame;
     return home->group ? home_waiting(home, &cast->bystander.frame) : WEFT_NO_FIBER;
@@ -344,13 +345,13 @@ static void ends_the_group(const struct weft_frame_kind *outer, int joined)
     CHECK_EQ(cast.wrong.handled, 1);
     CHECK_EQ(cast.wrong.finals, 1);
     CHECK_STR(told, made->message);
-    CHECK_EQ(weft_join(bystander, NULL, WEFT_FOREVER), 0); /* woken, and whole */
+    CHECK_EQ(weft_join(bystander, NULL, WEFT_FOREVER), 0); /* woken, and undamaged */
     CHECK_EQ(weft_join(sleeper, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_future_get(weft_group_finished(home.group), NULL, WEFT_FOREVER),
              -ENOTRECOVERABLE);
-    CHECK(!weft_future_is_done(weft_group_finished(home.other))); /* which goes on */
+    CHECK(!weft_future_is_done(weft_group_finished(home.other))); /* which continues */
     weft_event_deinit(&cast.wrong.event);
-    weft_cond_deinit(&cast.wrong.own); /* where nobody is linked */
+    weft_cond_deinit(&cast.wrong.own); /* where no waiter is linked */
     home_close(&home);
     CHECK_EQ(take_reports(), joined != 0);
 }
@@ -390,7 +391,7 @@ TEST(frame_misuse_in_pool_aborts_with_frame_name)
     for (size_t i = 0; i < MISTAKES; i++) {
         char err[1024];
         if (mistakes[i].step == calls_anothers) {
-            continue; /* there, its frame is nobody's */
+            continue; /* there, no fiber owns its frame */
         }
         int status = check_child(in_a_pool, (void *)(uintptr_t)&mistakes[i], err, sizeof err);
         if (!strstr(err, mistakes[i].message)) {
@@ -451,7 +452,7 @@ TEST(frame_misuse_in_handle_and_finally_is_detected)
     wrong_in(&wrong_in_finally, 0);
 }
 
-/* --- calls that wait, in a step --------------------------------------------------------------- */
+/* --- blocking calls in a step ----------------------------------------------------------------- */
 
 static weft_mutex held = WEFT_MUTEX_INIT;
 static void (*blocks)(void);

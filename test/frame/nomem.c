@@ -1,6 +1,6 @@
-/* Memory that runs out at the k-th request, for every k of a run that uses all of frames: each time
- * an error comes out, or all went well, nothing hangs, and nothing is lost (the lanes with a leak
- * checker look). */
+/* Memory runs out at the k-th request, for every k of a run that uses all frame features: each run
+ * returns an error or succeeds, nothing hangs, and nothing is lost (the lanes with a leak checker
+ * detect leaks). */
 #include <sys/socket.h>
 
 #include "base/alloc.h"
@@ -141,11 +141,11 @@ static enum weft_step is_done(weft_frame *f)
 
 static const struct weft_frame_kind running = {
     .name = "run", .start = starts, .handle = run_handles, .finally = is_done};
-/* With a finally that waits, which may have no memory for that. */
+/* With a finally that waits, which may have no memory for the wait. */
 static const struct weft_frame_kind running_slowly = {
     .name = "run", .start = starts, .handle = run_handles, .finally = ends};
 
-/* What went well, in steps; 4 is all. */
+/* Returns how many steps succeeded; 4 is all. */
 static int run_once(bool grouped, const struct weft_frame_kind *kind, long k, bool sticky)
 {
     struct home home;

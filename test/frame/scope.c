@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Scopes and frames: children without a stack, and a parent without one. */
+/* Scopes and frames: stackless children, and a stackless parent. */
 #include "frame/script.h"
 
 /* --- a parent that is a frame ---------------------------------------------------------------- */
@@ -11,9 +11,9 @@ struct parent {
     struct weft_scope_opts opts;
     struct script *children;
     int n, status, spawned;
-    weft_future *lingers; /* awaited before the scope is */
+    weft_future *lingers; /* awaited before the scope */
     bool cancels;
-    int (*fn)(void *arg); /* a child with a stack besides */
+    int (*fn)(void *arg); /* an additional child with a stack */
     _Atomic(bool) opened;
 };
 
@@ -71,7 +71,7 @@ static void all(struct script *children, int n, const char *body, const char *ha
     }
 }
 
-/* Notes of several threads are in no order: they are not looked at. */
+/* Notes of several threads have no order: they are not checked. */
 #define MANY 12
 
 EACH_HOME(frame_scope_close_waits_for_all_children)
@@ -84,7 +84,7 @@ EACH_HOME(frame_scope_close_waits_for_all_children)
         CHECK_EQ(p.status, 0);
         for (int i = 0; i < n; i++) {
             CHECK_EQ(children[i].part, 'F');
-            CHECK_EQ(*children[i].next, 0); /* its finally was done to the end */
+            CHECK_EQ(*children[i].next, 0); /* its finally ran to the end */
         }
     }
     notes_are(NULL);
@@ -114,7 +114,7 @@ EACH_HOME(fail_fast_cancels_siblings_and_their_finally_can_wait)
     p.opts.fail_fast = true;
     CHECK_EQ(home_run(home, &p.frame, NULL), 0);
     CHECK_EQ(p.status, B_CODE);
-    CHECK_EQ(take_reports(), 1); /* that the others were cancelled is known */
+    CHECK_EQ(take_reports(), 1); /* the cancel of the others is not reported */
     notes_are(NULL);
 }
 
@@ -260,7 +260,7 @@ static enum weft_step inner_closed(weft_frame *f, struct weft_got got)
     return weft_frame_return(f, NULL);
 }
 
-/* What is around it counts for it and for what it opens. */
+/* The enclosing scopes apply to the frame and to the scopes it opens. */
 static enum weft_step asks(weft_frame *f, struct weft_got got)
 {
     SELF(asks);
@@ -272,14 +272,13 @@ static enum weft_step asks(weft_frame *f, struct weft_got got)
     int err = weft_scope_spawn_frame(&self->inner, NULL, &self->grandchild.frame, NULL);
     CHECK(err == 0 || err == -ETIMEDOUT);
     self->began = err == 0;
-    weft_fiber_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed
-                            down */
+    weft_fiber_shield_enter(); /* not ended by the outer cancel: by the inherited deadline */
     return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_THEN(inner_closed));
 }
 
 static const struct weft_frame_kind asking = {.name = "asks", .start = asks};
 
-/* Again with more time, if the machine was not fast enough for all to begin in it. */
+/* Repeats with more time, if the machine was too slow for all children to begin in time. */
 static void *opens_with_deadline(void *arg)
 {
     struct asks child = {.began = false};
@@ -292,7 +291,7 @@ static void *opens_with_deadline(void *arg)
         int err = weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL);
         CHECK(err == 0 || err == -ETIMEDOUT);
         err = weft_scope_close(&scope);
-        CHECK(err == -ETIMEDOUT || err == 0); /* the child may have ended by its own timer first */
+        CHECK(err == -ETIMEDOUT || err == 0); /* the child's own timer may have ended it first */
         CHECK(!child.began || child.status == -ETIMEDOUT);
     }
     return NULL;
@@ -317,12 +316,12 @@ static void *opens_many(void *arg)
         CHECK_EQ(weft_scope_spawn_frame(&scope, &fiber, &children[i].frame,
                                         &(struct weft_fiber_opts){.name = "child"}),
                  0);
-        CHECK_EQ(weft_join(fiber, NULL, 0), -EINVAL); /* it is the scope's */
+        CHECK_EQ(weft_join(fiber, NULL, 0), -EINVAL); /* it belongs to the scope */
     }
     if (children[0].next == NULL) {
         weft_yield();
     }
-    weft_scope_cancel(&scope); /* those that have not started, too */
+    weft_scope_cancel(&scope); /* also those that have not started */
     struct script late = script("late", "r", NULL, "d");
     CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &late.frame, NULL), -ECANCELED);
     CHECK_EQ(weft_scope_close(&scope), 0);

@@ -1,10 +1,10 @@
-/* Frames that do what a text says, a letter for each step:
- *   s  sleeps          y  yields            g  goes on         n  awaits a future that has failed
+/* Frames that are controlled by a text, one letter for each step:
+ *   s  sleeps          y  yields            g  continues       n  awaits a future that has failed
  *                                                                 with -ENOLINK
- *   c  calls `sub`     T  tries it          v  returns what it was given
+ *   c  calls `sub`     T  tries it          v  returns the value it got
  *   r  returns a value t  throws            x  rethrows        d  is done
- * Body, handle and finally each have a text of their own, and errors and values of their own: B, H,
- * F. What happens is noted.
+ * Body, handle and finally each have their own text, and their own errors and values: B, H, F. The
+ * events are recorded.
  */
 #ifndef WEFT_TEST_FRAME_SCRIPT_H
 #define WEFT_TEST_FRAME_SCRIPT_H
@@ -23,9 +23,9 @@ struct script {
     struct weft_wait wait;
     const char *next;
     char part;     /* 'B', 'H', 'F' */
-    int64_t until; /* of a sleep; 0: a moment */
-    int tried;     /* what a try gave */
-    void *value;   /* what it was last given */
+    int64_t until; /* of a sleep; 0: a short time */
+    int tried;     /* the result of a try */
+    void *value;   /* the last value it got */
 };
 
 static char script_values[] = "BHF";
@@ -135,7 +135,7 @@ static struct script script(const char *name, const char *body, const char *hand
     return out;
 }
 
-/* `outer` calls `inner` and returns what that gives. */
+/* `outer` calls `inner` and returns its result. */
 __attribute__((unused)) static int script_run(const struct home *home, struct script *outer,
                                               struct script *inner, void **result)
 {

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* The first of several things, in a frame. */
+/* Waiting in a frame for the first of several events. */
 #include "frame/fixture.h"
 
 struct chooser {
@@ -165,11 +165,11 @@ EACH_HOME(cancelled_frame_select_leaves_all_cases_unchanged)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
     int item = 3;
-    CHECK_EQ(weft_chan_send(t.in, &item, 0), -ETIMEDOUT); /* nobody receives */
+    CHECK_EQ(weft_chan_send(t.in, &item, 0), -ETIMEDOUT); /* no receiver */
     things_close(&t);
 }
 
-/* --- two that choose from one another's channels ---------------------------------------------- */
+/* --- two frames that select from each other's channels ---------------------------------------- */
 
 struct trader {
     weft_frame frame;

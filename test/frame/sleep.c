@@ -1,11 +1,12 @@
 /* labels: valgrind */
-/* Sleeping and yielding. Of the original's tests:
+/* Sleeping and yielding. Counterparts of the original's tests:
  *   YieldTest      yielding_frame_lets_others_run
  *   SleepTest      interrupt_ends_long_frame_sleep, group_stop_ends_wait_for_stop,
  *                  wait_for_stop_in_stopping_group_yields
- * Of its faults: sleeps could end early, by its cached clock (frame_sleep_never_ends_early); equal
- * deadlines had no order (equal_deadlines_end_in_start_order); an interrupt could not be asked for
- * or taken back (frame_can_clear_pending_interrupt).
+ * Faults of the original: sleeps could end early, because of its cached clock
+ * (frame_sleep_never_ends_early); equal deadlines had no order
+ * (equal_deadlines_end_in_start_order); an interrupt could not be queried or cleared
+ * (frame_can_clear_pending_interrupt).
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"
@@ -57,7 +58,7 @@ EACH_HOME(interrupt_ends_long_frame_sleep)
     weft_fiber fiber = home_waiting(home, &one.frame);
     CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    notes_are("one!interrupt one."); /* and not what would have come next */
+    notes_are("one!interrupt one."); /* and the next step did not run */
 }
 
 static atomic_bool was_interrupted;
@@ -67,7 +68,7 @@ static enum weft_step takes_it_back(weft_frame *f, struct weft_got got)
     (void)got;
     if (!weft_fiber_is_interrupted()) {
         return weft_frame_yield(
-            f, WEFT_THEN(takes_it_back)); /* a yield is no wait: it does not deliver it */
+            f, WEFT_THEN(takes_it_back)); /* a yield is no wait: it delivers no interrupt */
     }
     CHECK(weft_fiber_clear_interrupt());
     CHECK(!weft_fiber_is_interrupted() && !weft_fiber_clear_interrupt());
@@ -117,9 +118,9 @@ EACH_HOME(frame_sleep_never_ends_early)
     CHECK_EQ(home_run(home, &one.frame, NULL), 0);
 }
 
-/* --- the same moment ----------------------------------------------------------------------- */
+/* --- equal deadlines ----------------------------------------------------------------------- */
 
-/* Again with more time, if the machine was not fast enough for all to begin in it. */
+/* Repeats with more time, if the machine was too slow for all to begin in time. */
 static void *sleeps_alike(void *arg)
 {
     static struct script all[5];
@@ -227,7 +228,7 @@ static void *stops_then_waits(void *arg)
     weft_yield();
     CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "other", NULL), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    notes_are("other"); /* a loop of it has let it run */
+    notes_are("other"); /* a loop of these waits let the other run */
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Frames: call, return, go on, yield, sleep, in a group and in a pool. */
+/* Frames: call, return, continue, yield, sleep, in a group and in a pool. */
 #include "dispatch/fixture.h"
 
 struct count {

@@ -1,17 +1,18 @@
-/* Every kind of wait, but for locks (test/frame/lock.c), against everything that can end it, in a
+/* Every kind of wait, except for locks (test/frame/lock.c), with everything that can end it, in a
  * group and in a pool with two workers.
  *
- * Of the original's tests:
- *   ConditionTest  timeout resumes normally, a signal wakes a timed wait, interrupt: a_timeout_,
- *                  it_ends_when_, an_interrupt_
+ * Counterparts of the original's tests:
+ *   ConditionTest  timeout resumes normally, a signal wakes a timed wait, interrupt:
+ *                  frame_timeout_is_status_and_for_future_error, plain_thread_ends_frame_wait,
+ *                  interrupt_of_frame_wait_throws_once
  *   FutureTest     timeout and interrupt throw, interrupt before the start hits the first wait,
  *                  from another thread
  *   ChannelTest    a timed take of an empty channel, a foreign offer wakes the consumer
  *   JoinTest       with and without a deadline
  *   SleepTest      an interrupt ends a long sleep, and the continuation does not run
- * Of its faults: timeouts of 0 and less meant "for ever"
- * (past_deadline_ends_frame_wait_immediately); which waits looked at an interrupt was not one rule
- * (interrupt_before_frame_wait_is_delivered_by_wait).
+ * Faults of the original: timeouts of 0 and less meant "for ever"
+ * (past_deadline_ends_frame_wait_immediately); there was no single rule for which waits an
+ * interrupt ends (interrupt_before_frame_wait_is_delivered_by_wait).
  */
 #include <sys/socket.h>
 
@@ -26,8 +27,8 @@ struct kind {
     enum weft_step (*wait)(struct waiter *self);
     void (*satisfy)(struct waiter *self);
     bool throws_timeout;
-    bool remembers; /* satisfied before, it is had at once */
-    int timeout;    /* got.status of one */
+    bool remembers; /* if satisfied before, it returns at once */
+    int timeout;    /* got.status of a timeout */
 };
 
 struct waiter {
@@ -35,7 +36,7 @@ struct waiter {
     struct weft_wait waits[3];
     const struct kind *kind;
     int64_t deadline;
-    /* what it waits on */
+    /* the objects it waits on */
     weft_event event;
     weft_cond cond, others[2];
     weft_sem sem;
@@ -47,7 +48,7 @@ struct waiter {
     struct weft_case cases[2];
     int item;
     _Atomic(weft_fiber) self;
-    /* what came of it */
+    /* the results */
     int status, code, steps, handled, finals;
     atomic_bool waits_again;
     void *value;
@@ -258,7 +259,7 @@ static void open_waiter(const struct home *home, struct waiter *w, const struct 
     }
 }
 
-/* Nobody waits on anything any more: these would say so. */
+/* Checks that nothing waits any more: these calls would fail. */
 static void close_waiter(struct waiter *w, weft_fiber fiber)
 {
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
@@ -290,7 +291,7 @@ static void was_satisfied(const struct waiter *w)
         return;
     }
     CHECK_EQ(w->status, 0);
-    CHECK_EQ(weft_sem_permits(&w->sem), 0); /* it has them */
+    CHECK_EQ(weft_sem_permits(&w->sem), 0); /* the frame has them */
     if (w->kind->wait == on_future || w->kind->wait == on_join) {
         CHECK(w->value == w);
     } else if (w->kind->wait == on_cond || w->kind->wait == on_conds) {
@@ -327,7 +328,7 @@ EACH_HOME(satisfied_frame_wait_returns_without_waiting)
     }
 }
 
-/* Also in a fiber that is cancelled: it is no wait. */
+/* Also in a cancelled fiber: this is no wait. */
 EACH_HOME(cancelled_frame_still_gets_satisfied_wait)
 {
     struct waiter w;
@@ -542,7 +543,7 @@ static enum weft_step handles_quietly(weft_frame *f, const weft_error *error)
     SELF(waiter);
     self->handled++;
     self->code = weft_error_code(error);
-    CHECK_EQ(weft_error_frames(error), 2); /* the victim's */
+    CHECK_EQ(weft_error_frames(error), 2); /* the victim's frames */
     CHECK_STR(weft_error_frame(error, 1).frame, "gate");
     return weft_frame_return(f, NULL);
 }
@@ -550,7 +551,7 @@ static enum weft_step handles_quietly(weft_frame *f, const weft_error *error)
 static const struct weft_frame_kind waiting_in_gate = {
     .name = "waiter", .start = starts_quietly, .handle = handles_quietly, .finally = ends};
 
-/* The flag was set while a shield was up; the first wait after it delivers it. */
+/* The flag was set while a shield was active; the first wait after the shield delivers it. */
 static void ended_before(struct home *home, bool cancel)
 {
     struct waiter w;

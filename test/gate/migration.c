@@ -1,12 +1,13 @@
-/* Thread-locals and errno under forced migration: fibers that go from worker to worker with
- * weft_fiber_migrate, each time between a failed call and the look at its errno.
+/* Thread-locals and errno under forced migration: fibers move from worker to worker with
+ * weft_fiber_migrate, each time between a failed call and the read of its errno.
  *
  * The rule for code like this is in docs/thread-locals.md: a thread-local, errno and pthread_self()
- * are read in a function of their own that is never inlined and that the compiler cannot see
- * through. With GATE_NAIVE the same program breaks the rule and must fail: tools/tls-gate builds it
- * both ways, with every compiler and level, so a run that passes is known to be able to fail.
+ * are read in a separate function that is never inlined and that the compiler cannot see through.
+ * With GATE_NAIVE the same program breaks the rule and must fail: tools/tls-gate builds it both
+ * ways, with every compiler and optimization level, so that a passing run is known to be able to
+ * fail.
  *
- *   WEFT_MIGRATIONS  how many; default 30,000, scaled as all tests
+ *   WEFT_MIGRATIONS  number of migrations; default 30,000, scaled like all tests
  */
 /* labels: migration valgrind */
 #include <errno.h>
@@ -62,7 +63,7 @@ OPAQUE pthread_t this_thread(void)
     return value;
 }
 
-/* --- what is true of a worker's thread ------------------------------------------- */
+/* --- facts about a worker's thread ----------------------------------------------- */
 
 static struct {
     weft_pool *pool;
@@ -91,7 +92,7 @@ static void *learn_main(void *arg)
     return arg;
 }
 
-/* A call that fails, and how. */
+/* A call that fails, and its errno. */
 static int fail(long n)
 {
     switch (n % 4) {
@@ -173,7 +174,7 @@ TEST(errno_and_thread_locals_are_correct_after_forced_migration)
     printf("     %ld migrations\n", atomic_load(&play.moved));
 }
 
-/* --- without force: wherever a thief or a waker takes it -------------------------------------- */
+/* --- not forced: wherever a thief or a waker moves the fiber ---------------------------------- */
 
 static atomic_long drifted;
 

@@ -1,4 +1,5 @@
-/* One script of operations, run on every driver: what is told, and in which order, is the same. */
+/* One script of operations runs on every driver: the reported results and their order are the
+ * same. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -45,8 +46,7 @@ static void begin(int64_t answer)
     started += answer == 0;
 }
 
-/* Everything that is told by what has happened so far: no time passes in this script but by
- * these. */
+/* Waits for all results of the events so far: no other time passes in this script. */
 static void settle(int left)
 {
     while (started > left) {
@@ -95,7 +95,8 @@ static void script(void)
     settle(1);
     step("write", write(ends[1], "33", 2));
     settle(0);
-    /* Cancel: what waits, what was not tried, what has come meanwhile, what is over. */
+    /* Cancel: a waiting operation, an untried one, one with data that arrived meanwhile, a
+     * completed one. */
     recv_on(0, ends[0], 4);
     settle(1);
     cancel(0);
@@ -115,7 +116,7 @@ static void script(void)
     settle(2);
     cancel(0);
     settle(1);
-    step("write", write(ends[1], "y", 1)); /* the second takes it */
+    step("write", write(ends[1], "y", 1)); /* the second operation takes it */
     settle(0);
     /* Both directions at once. */
     recv_on(0, ends[0], 4);
@@ -134,7 +135,7 @@ static void script(void)
     settle(0);
     recv_on(0, ends[0], 4);
     settle(0);
-    /* A full socket: the send waits until there is room, the one behind it is cancelled. */
+    /* A full socket: the send waits until there is space, the next one is cancelled. */
     while (send(ends[0], sink, sizeof sink, MSG_DONTWAIT) > 0) {
     }
     send_on(0, ends[0], 8);

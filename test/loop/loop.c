@@ -38,7 +38,7 @@ EACH_DRIVER(loop_posts_are_called_in_order)
     weft_loop_run(loop);
     CHECK_STR(order, "ab");
     CHECK_EQ(weft_loop_post(loop, note, &letters[2]), 0);
-    weft_loop_destroy(loop); /* calls what is left */
+    weft_loop_destroy(loop); /* calls the remaining functions */
     CHECK_STR(order, "abc");
 }
 
@@ -68,13 +68,13 @@ EACH_DRIVER(other_thread_can_post_to_and_stop_loop)
     weft_loop_run(loop);
     CHECK_EQ(counted, 1000);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    weft_loop_stop(loop); /* one that comes before the run ends it, and is used up */
+    weft_loop_stop(loop); /* a stop before the run ends the run, and is consumed */
     weft_loop_run(loop);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     weft_loop_destroy(loop);
 }
 
-/* A function that posts itself does not keep the turn. */
+/* A function that posts itself does not prolong the turn. */
 static void posts_again(void *arg)
 {
     if (++counted < 10) {
@@ -124,7 +124,7 @@ EACH_DRIVER(loop_timers_fire_in_order_and_never_early)
     CHECK(weft_loop_next_deadline(loop) >= at);
     CHECK(weft_loop_next_deadline(loop) < at + 3000000);
     int called = 0;
-    while (called < 2) { /* in one turn, if the machine was away for so long */
+    while (called < 2) { /* in one turn, if the machine was delayed for so long */
         called += weft_loop_turn(loop, WEFT_FOREVER);
     }
     CHECK_EQ(fired, 2);
@@ -156,7 +156,7 @@ EACH_DRIVER(loop_turn_ends_at_deadline)
     weft_loop_destroy(loop);
 }
 
-/* --- inside another's loop ------------------------------------------------------------- */
+/* --- embedded in another loop ---------------------------------------------------------- */
 
 static int called;
 
@@ -177,7 +177,7 @@ static void host_until(const int *what, int value)
         int ms = at == WEFT_FOREVER ? 60000 : at <= now ? 0 : (int)((at - now) / 1000000 + 1);
         struct pollfd ask = {.fd = weft_loop_fd(loop), .events = POLLIN};
         int n = poll(&ask, 1, ms);
-        CHECK(n == 1 || ms < 60000); /* else nothing has told the host */
+        CHECK(n == 1 || ms < 60000); /* otherwise nothing has notified the host */
         weft_loop_turn(loop, 0);
     }
 }

@@ -1,4 +1,4 @@
-/* Operations: what they come to, who owns the buffer, cancel and close. */
+/* Operations: their results, who owns the buffer, cancel and close. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ static void teardown(void)
     weft_loop_destroy(loop);
 }
 
-/* An operation that is taken by hand. */
+/* Polls for the completion of an operation. */
 static int64_t wait_for(weft_op *op)
 {
     weft_op *taken;
@@ -127,8 +127,8 @@ EACH_DRIVER(reads_complete_in_start_order)
     teardown();
 }
 
-/* The first, one in the middle and the last leave; those between keep their order, and one that
- * comes later is behind them. */
+/* The first operation, one in the middle and the last are cancelled; those in between keep their
+ * order, and a later one is queued after them. */
 EACH_DRIVER(cancel_keeps_order_of_other_operations)
 {
     char in[6][2];
@@ -199,12 +199,12 @@ EACH_DRIVER(cancel_ends_waiting_operation)
             CHECK_EQ(weft_loop_turn(loop, 0), 0);
         }
         CHECK_EQ(weft_op_cancel(&op), 0);
-        CHECK_EQ(weft_op_cancel(&op), 0); /* once more changes nothing */
+        CHECK_EQ(weft_op_cancel(&op), 0); /* a second cancel changes nothing */
         CHECK_EQ(delivered, 0);
         deliver(1);
         CHECK_EQ(results[0], -ECANCELED);
     }
-    /* What was there before the cancel counts. */
+    /* Data that arrived before the cancel counts. */
     for (int settled = 0; settled < 2; settled++) {
         CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
         if (settled) {
@@ -237,7 +237,7 @@ EACH_DRIVER(close_ends_operations_in_flight)
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(results[i], -EBADFD);
     }
-    CHECK_EQ(read(ends[1], out, 4), 0); /* the peer sees it */
+    CHECK_EQ(read(ends[1], out, 4), 0); /* the peer sees the shutdown */
     ends[0] = -1;
     teardown();
 }
@@ -275,7 +275,7 @@ static int bound(struct weft_addr *addr)
     return fd;
 }
 
-/* An ordinary listener that blocks, as one who does not know Weft makes it. */
+/* An ordinary blocking listener, as code that does not know Weft creates it. */
 static int listener(struct weft_addr *addr)
 {
     int fd = bound(addr);
@@ -316,7 +316,7 @@ EACH_DRIVER(operations_connect_and_accept)
     CHECK_EQ(weft_loop_close(loop, server), 0);
     CHECK_EQ(weft_loop_close(loop, client), 0);
     CHECK_EQ(weft_loop_close(loop, accepted), 0);
-    int silent = bound(&addr); /* and does not listen; a port that is closed could be another's */
+    int silent = bound(&addr); /* and does not listen; a closed port could be reused elsewhere */
     client = weft_op_socket(&addr);
     CHECK_EQ(weft_op_connect(&connects, client, &addr), 0);
     deliver(1);
@@ -368,7 +368,7 @@ EACH_DRIVER(operations_work_on_pipes_and_files)
     teardown();
 }
 
-/* Nothing holds the signal off and nothing handles it: one would end the program. */
+/* Nothing blocks the signal and nothing handles it: one SIGPIPE would kill the program. */
 static void expect_sigpipe_to_kill(void)
 {
     sigset_t set;
@@ -384,7 +384,7 @@ static void expect_no_sigpipe(void)
     CHECK_EQ(sigpending(&set), 0);
     CHECK(!sigismember(&set, SIGPIPE));
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, NULL, &set), 0);
-    CHECK(!sigismember(&set, SIGPIPE)); /* as it was */
+    CHECK(!sigismember(&set, SIGPIPE)); /* unchanged */
     CHECK(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
 }
 
@@ -410,7 +410,7 @@ EACH_DRIVER(write_to_pipe_without_reader_raises_no_sigpipe)
     teardown();
 }
 
-/* The reader goes while a write waits for room. */
+/* The reader closes while a write waits for space. */
 EACH_DRIVER(waiting_write_fails_when_reader_closes)
 {
     char bytes[4096] = "";
@@ -472,7 +472,7 @@ static void starts_twice(void *arg)
     weft_op_recv(&op, ends[0], in, 1, 0);
 }
 
-/* Only -1 stands for where the file is. */
+/* Only -1 stands for the file's current position. */
 EACH_DRIVER(negative_offset_is_rejected)
 {
     char in[4];
@@ -505,7 +505,7 @@ TEST(second_start_of_operation_aborts)
     CHECK(strstr(err, "an operation is started again before it was delivered"));
 }
 
-/* The thread that had handed operations to the kernel has ended: they go on. */
+/* The thread that submitted operations to the kernel has ended: the operations continue. */
 static void *turns_once(void *arg)
 {
     CHECK_EQ(weft_op_recv(arg, ends[0], results, 8, 0), 0);

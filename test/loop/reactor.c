@@ -1,4 +1,4 @@
-/* Watches: levels, ends, and what a callback may do to others. */
+/* Watches: level triggering, their end, and what a callback may do to other watches. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -78,7 +78,7 @@ static int turn(void)
     return weft_loop_turn(loop, 0);
 }
 
-/* For what a driver may need several looks for. */
+/* For events that a driver may need several turns to report. */
 static void turn_until(const int *what, int value)
 {
     while (*what != value) {
@@ -93,12 +93,12 @@ EACH_DRIVER(watch_readiness_is_level_triggered)
     CHECK_EQ(turn(), 0);
     feed(0);
     for (int i = 1; i <= 5; i++) {
-        CHECK_EQ(turn(), 1); /* once in every turn, as long as nobody reads */
+        CHECK_EQ(turn(), 1); /* once in every turn, until the data is read */
         CHECK_EQ(calls[0], i);
         CHECK_EQ(last[0], WEFT_READABLE);
     }
     eat(0);
-    turn(); /* what was found before may still be told */
+    turn(); /* an event that was found before may still be reported */
     int before = calls[0];
     CHECK_EQ(turn(), 0);
     CHECK_EQ(turn(), 0);
@@ -120,7 +120,7 @@ EACH_DRIVER(watch_reports_both_directions_in_one_call)
     CHECK_EQ(weft_watch_modify(watches[0], WEFT_WRITABLE), 0);
     CHECK_EQ(turn(), 1);
     CHECK_EQ(last[0], WEFT_WRITABLE);
-    CHECK_EQ(weft_watch_modify(watches[0], 0), 0); /* rests */
+    CHECK_EQ(weft_watch_modify(watches[0], 0), 0); /* disabled */
     CHECK_EQ(turn(), 0);
     CHECK_EQ(weft_watch_modify(watches[0], WEFT_READABLE), 0);
     CHECK_EQ(turn(), 1);
@@ -187,15 +187,15 @@ EACH_DRIVER(watch_cancel_is_reported_and_remove_is_not)
     add(0, WEFT_READABLE, told);
     add(1, WEFT_READABLE, told);
     CHECK_EQ(weft_watch_cancel_all(loop, -1), 2);
-    CHECK_EQ(weft_watch_remove(watches[0]),
-             0); /* cancelled, not told yet: removed without a word */
+    CHECK_EQ(weft_watch_remove(watches[0]), 0); /* cancelled, not reported yet: removed silently */
     turn_until(&ended, 3);
     CHECK_EQ(last[1], -ECANCELED);
     CHECK_EQ(weft_loop_pending(loop), 0);
     teardown();
 }
 
-/* Every one removes all others, and one itself: whoever comes first is the only one. */
+/* Each callback removes all other watches, and one also itself: the first to be called is the only
+ * one. */
 static void removes_others(weft_watch *watch, int fd, int events, void *arg)
 {
     (void)fd, (void)arg;
@@ -250,8 +250,8 @@ EACH_DRIVER(watch_callback_can_close_its_fd)
     teardown();
 }
 
-/* Both are ready in one turn; the first that is called closes the other's descriptor and gets its
- * number for another. */
+/* Both are ready in one turn; the first callback closes the other's descriptor and reuses its
+ * number. */
 static int reused[2] = {-1, -1};
 static bool completes;
 
@@ -268,7 +268,7 @@ static void reuses(weft_watch *watch, int fd, int events, void *arg)
         int number = ends[other][0];
         shut(other, 0);
         CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, reused), 0);
-        CHECK(completes || reused[0] == number); /* else it is closed a little later */
+        CHECK(completes || reused[0] == number); /* otherwise it is closed a little later */
         CHECK_EQ(weft_watch_add(&watches[2], loop, reused[0], WEFT_READABLE, notes, ends[2]), 0);
         eat(i);
     }
@@ -286,8 +286,8 @@ EACH_DRIVER(fd_reused_in_same_turn_is_not_reported)
     add(1, WEFT_READABLE, reuses);
     turn();
     turn_until(&ended, 1);
-    CHECK_EQ(calls[0] + calls[1], 2); /* one was ready, one was told of the close */
-    CHECK_EQ(calls[2], 0);            /* the new one is not what was ready */
+    CHECK_EQ(calls[0] + calls[1], 2); /* one was ready, one got the close */
+    CHECK_EQ(calls[2], 0);            /* the new descriptor was not the ready one */
     turn();
     turn();
     CHECK_EQ(calls[2], 0);
@@ -298,7 +298,7 @@ EACH_DRIVER(fd_reused_in_same_turn_is_not_reported)
     teardown();
 }
 
-/* A watch that is always ready and a post that always comes again keep nobody from being called. */
+/* A watch that is always ready and a post that always recurs starve no other callback. */
 static void always(weft_watch *watch, int fd, int events, void *arg)
 {
     (void)watch, (void)fd, (void)events;
@@ -346,7 +346,7 @@ EACH_DRIVER(close_by_other_thread_ends_watch)
     teardown();
 }
 
-/* One that rests waits for nothing, but it ends all the same. */
+/* A disabled watch waits for nothing, but the close ends it too. */
 EACH_DRIVER(close_ends_disabled_watches)
 {
     setup(driver);
@@ -357,7 +357,7 @@ EACH_DRIVER(close_ends_disabled_watches)
     CHECK_EQ(weft_watch_modify(watches[0], 0), 0);
     CHECK_EQ(weft_watch_modify(watches[1], 0), 0);
     feed(0);
-    feed(1); /* what it waited for before comes to nothing */
+    feed(1); /* its earlier wait has no effect */
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(turn(), 0);
     }
@@ -366,7 +366,7 @@ EACH_DRIVER(close_ends_disabled_watches)
     CHECK_EQ(last[0], -EBADFD);
     CHECK_EQ(weft_watch_modify(watches[1], WEFT_READABLE), 0);
     turn_until(&calls[1], 1);
-    CHECK_EQ(last[1], WEFT_READABLE); /* it has rested, and is none the worse */
+    CHECK_EQ(last[1], WEFT_READABLE); /* it was disabled, and works again */
     CHECK_EQ(weft_watch_modify(watches[1], 0), 0);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(turn(), 0);
@@ -380,8 +380,7 @@ EACH_DRIVER(close_ends_disabled_watches)
     teardown();
 }
 
-/* The memory of a watch that was to be told of a close, and was not. Whoever looks for leaks sees
- * it. */
+/* The memory of a watch whose close was not reported yet. Leak checkers detect it. */
 EACH_DRIVER(loop_can_be_destroyed_before_close_is_reported)
 {
     setup(driver);
@@ -447,7 +446,7 @@ TEST(unwatchable_fd_or_events_are_rejected)
     CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), -EBUSY);
     CHECK_EQ(weft_loop_close(other, ends[0][0]), -EBUSY);
     CHECK_EQ(weft_watch_remove(watch), 0);
-    CHECK_EQ(weft_fd_release(ends[0][0]), 0); /* from now on it is anybody's */
+    CHECK_EQ(weft_fd_release(ends[0][0]), 0); /* from now on any code may use it */
     CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), 0);
     CHECK_EQ(weft_watch_remove(watches[1]), 0);
     CHECK_EQ(weft_fd_release(ends[0][0]), 0);

@@ -1,5 +1,5 @@
-/* The fresh queue by one thread: both ends, growth, indices that wrap, no memory. The races are for
- * test/model and test/stress. */
+/* The fresh queue used by one thread: both ends, growth, indices that wrap, no memory. test/model
+ * and test/stress cover the races. */
 /* labels: valgrind */
 #include "queue/fresh.h"
 
@@ -9,7 +9,7 @@
 #include "queue/item.h"
 #include "queue/start_index.h"
 
-/* In the heap: a checker's own stacks do not keep the alignment of a cache line. */
+/* On the heap: a checker's own stacks do not keep the alignment of a cache line. */
 static struct weft__fresh *make(uint64_t slots, uint64_t first)
 {
     struct weft__fresh *fresh = weft__alloc(sizeof *fresh);
@@ -67,7 +67,7 @@ TEST(pop_from_empty_fresh_queue_returns_nothing_at_any_index)
     for (size_t f = 0; f < FIRSTS; f++) {
         struct weft__fresh *fresh = make(2, firsts[f]);
         expect_empty(fresh);
-        expect_empty(fresh); /* looking changes nothing */
+        expect_empty(fresh); /* a check changes nothing */
         drop(fresh);
     }
 }
@@ -101,7 +101,7 @@ TEST(single_item_can_be_taken_from_either_end)
             CHECK_EQ(i % 3 ? newest(fresh) : oldest(fresh), i);
             expect_empty(fresh);
         }
-        CHECK_EQ(slots_of(fresh), 2); /* room that was freed is used again */
+        CHECK_EQ(slots_of(fresh), 2); /* freed slots are reused */
         drop(fresh);
     }
 }
@@ -128,8 +128,7 @@ TEST(fresh_queue_growth_keeps_order_at_both_ends)
     }
 }
 
-/* The owner's remembered top is stale after thieves took items: push looks again before it
- * grows. */
+/* The owner's cached top is stale after thieves took items: push reloads it before it grows. */
 TEST(slots_freed_by_thieves_are_reused_before_growth)
 {
     struct item items[64] = {0};
@@ -168,7 +167,7 @@ TEST(full_fresh_queue_without_memory_rejects_and_keeps_items)
     drop(fresh);
 }
 
-/* Against a plain array that does the same. */
+/* Compared with a plain array that does the same. */
 TEST(fresh_queue_random_operations_match_plain_array)
 {
     enum { N = 4000 };

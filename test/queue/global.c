@@ -1,4 +1,4 @@
-/* The global queue by one thread: order, batches, lengths. */
+/* The global queue used by one thread: order, batches, lengths. */
 /* labels: valgrind */
 #include "queue/global.h"
 
@@ -12,7 +12,7 @@ static void push_range(struct weft__global *global, struct item *items, uint64_t
     }
 }
 
-/* Takes up to max and checks that they are numbered from `from` on; returns how many. */
+/* Takes up to max items and checks that they are numbered from `from` on; returns how many. */
 static uint64_t take(struct weft__global *global, uint64_t max, uint64_t from)
 {
     struct weft__link *out[256] = {NULL};
@@ -47,7 +47,7 @@ TEST(global_batch_takes_oldest_items_up_to_size)
             uint64_t n = take(&global, max, 0);
             CHECK_EQ(n, max < held ? max : held);
             CHECK_EQ(weft__global_length(&global), held - n);
-            push_range(&global, items, held, held + 2); /* the tail is where it belongs */
+            push_range(&global, items, held, held + 2); /* the tail is correct */
             CHECK_EQ(take(&global, 255, n), held + 2 - n);
             CHECK_EQ(weft__global_length(&global), 0);
             items_check(items, held + 2);
@@ -62,7 +62,7 @@ TEST(chain_is_appended_whole_and_left_empty)
     struct weft__chain chain;
     weft__global_init(&global);
     weft__chain_init(&chain);
-    weft__global_push_chain(&global, &chain); /* nothing: no change */
+    weft__global_push_chain(&global, &chain); /* empty: no change */
     CHECK_EQ(weft__global_length(&global), 0);
     for (uint64_t i = 0; i < 12; i += 4) {
         push_range(&global, items, i, i + 1);
@@ -79,8 +79,9 @@ TEST(chain_is_appended_whole_and_left_empty)
     items_check(items, 12);
 }
 
-/* Taking appends to what the taker holds already. */
-/* Pushes and takes in turn, over the end of the slots and their growth, in one order throughout. */
+/* Taking appends to the items the taker already holds. */
+/* Pushes and takes alternately, across the end of the slots and their growth; the order is the same
+ * throughout. */
 static void push_and_take(struct weft__global *global, struct item *items, uint64_t count)
 {
     uint64_t pushed = 0, taken = 0;
@@ -118,7 +119,7 @@ TEST(global_slots_that_cannot_grow_overflow_to_chain_in_order)
     push_range(&global, items, 0, 10);
     CHECK_EQ(global.chain.count, 6);
     CHECK_EQ(take(&global, 3, 0), 3);
-    push_range(&global, items, 10, 12); /* there is room in the slots, but they are not the end */
+    push_range(&global, items, 10, 12); /* there are free slots, but they are not the tail */
     CHECK_EQ(take(&global, 255, 3), 9);
     memset(items, 0, sizeof items);
     push_and_take(&global, items, COUNT);

@@ -1,10 +1,10 @@
-/* The inbox by one thread: order, and who is told to wake the consumer. */
+/* The inbox used by one thread: order, and which push has to wake the consumer. */
 /* labels: valgrind */
 #include "queue/inbox.h"
 
 #include "queue/item.h"
 
-/* Takes all and returns how many; they are numbered from `from` on. */
+/* Takes all items, which are numbered from `from` on; returns how many. */
 static uint64_t drain(struct weft__inbox *inbox, uint64_t from)
 {
     uint64_t n = 0;

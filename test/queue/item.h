@@ -1,5 +1,4 @@
-/* What the queue tests put into queues: numbered items, each with a count of how often it came
- * out. */
+/* Items for the queue tests: numbered, each with a count of how often it was taken out. */
 #ifndef WEFT_TEST_QUEUE_ITEM_H
 #define WEFT_TEST_QUEUE_ITEM_H
 
@@ -14,8 +13,7 @@
 struct item {
     struct weft__link link; /* first: a link is an item */
     uint64_t number;
-    uint64_t check; /* written plainly before the item is queued: a queue that does not order memory
-                       shows */
+    uint64_t check; /* a plain write before the push: shows a queue that orders no memory */
     atomic_uint seen;
 };
 
@@ -36,7 +34,7 @@ static inline struct item *item_of(struct weft__link *link)
     return (struct item *)(void *)link;
 }
 
-/* Came out: once only, and whole. Returns its number. */
+/* Marks the item as taken: only once, and intact. Returns its number. */
 static inline uint64_t item_take(struct weft__link *link)
 {
     struct item *item = item_of(link);
@@ -52,7 +50,7 @@ static inline struct item *items_create(size_t n)
     return items;
 }
 
-/* Every one came out exactly once. */
+/* Checks that every item was taken exactly once. */
 static inline void items_check(const struct item *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

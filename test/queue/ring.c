@@ -1,5 +1,5 @@
-/* The ring by one thread: order, bounds, how much a steal or a spill takes, indices that wrap. The
- * races are for test/model and test/stress. */
+/* The ring used by one thread: order, bounds, how much a steal or a spill takes, indices that wrap.
+ * test/model and test/stress cover the races. */
 /* labels: valgrind */
 #include "queue/ring.h"
 
@@ -7,7 +7,7 @@
 #include "queue/item.h"
 #include "queue/start_index.h"
 
-/* In the heap: a checker's own stacks do not keep the alignment of a cache line. */
+/* On the heap: a checker's own stacks do not keep the alignment of a cache line. */
 static struct weft__ring *make(uint64_t slots, uint64_t first)
 {
     struct weft__ring *ring = weft__alloc(sizeof *ring);
@@ -91,7 +91,7 @@ TEST(full_ring_rejects_push_and_keeps_items)
             CHECK(!push(ring, items, slots));
             CHECK_EQ(weft__ring_length(ring), slots);
             CHECK_EQ(item_take(weft__ring_pop_local(ring)), 0);
-            CHECK(push(ring, items, slots)); /* one place, one item */
+            CHECK(push(ring, items, slots)); /* one slot, one item */
             CHECK(!push(ring, items, slots + 1));
             expect_range(ring, 1, slots + 1);
             drop(ring);
@@ -99,7 +99,7 @@ TEST(full_ring_rejects_push_and_keeps_items)
     }
 }
 
-/* A spill takes the older half: the newer stay, in order, and there is room again. */
+/* A spill takes the older half: the newer items stay, in order, and there are free slots again. */
 TEST(spill_takes_older_half_of_ring)
 {
     struct item items[8];
@@ -186,7 +186,7 @@ TEST(steal_takes_no_more_than_fits)
     }
 }
 
-/* The overflow path of the scheduler in miniature: push, and when full spill, for many laps. */
+/* The scheduler's overflow path in miniature: push, and spill when full, for many laps. */
 TEST(push_with_spill_loses_nothing_across_wrap)
 {
     enum { N = 1000 };

@@ -1,4 +1,4 @@
-/* Where the indices of a queue may start: in every lap position, and so that they wrap soon. */
+/* Start values for the indices of a queue: every lap position, and values that wrap soon. */
 #ifndef WEFT_TEST_QUEUE_START_INDEX_H
 #define WEFT_TEST_QUEUE_START_INDEX_H
 

@@ -1,10 +1,10 @@
-/* WEFT_STOP_ABORT: a cancel that no shield keeps away. And what it leaves alone: a parent that
- * waits for its children, who are aborted themselves. */
+/* WEFT_STOP_ABORT cancels fibers through every shield. It does not cut short a parent's wait for
+ * its children, because the children are aborted themselves. */
 /* labels: valgrind */
 #include "fixture.h"
 
 #define MS INT64_C(1000000)
-#define PATIENCE (20000 * MS)
+#define WAIT_LIMIT (20000 * MS)
 
 static atomic_int waiting, ended;
 static weft_event event;
@@ -39,13 +39,14 @@ TEST(abort_ends_waits_inside_shields)
         CHECK_EQ(weft_pool_submit(pool, shielded, NULL), 0);
     }
     await_count(&waiting, 6);
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE)), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(WAIT_LIMIT)), 0);
     CHECK_EQ(atomic_load(&ended), 6);
     weft_pool_destroy(pool);
     weft_event_deinit(&event);
 }
 
-/* A cancel does not: the stop has to wait for the one who holds it up, and an abort ends it. */
+/* A cancel does not end a shielded wait: the stop waits for the shielded fiber until an abort ends
+ * it. */
 static void stops_twice(void *arg)
 {
     (void)arg;
@@ -55,7 +56,7 @@ static void stops_twice(void *arg)
     await_count(&waiting, 1);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(10 * MS)), -EBUSY);
     CHECK_EQ(atomic_load(&ended), 0);
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE)), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(WAIT_LIMIT)), 0);
     CHECK_EQ(atomic_load(&ended), 1);
     weft_pool_destroy(pool);
 }
@@ -66,10 +67,10 @@ TEST(abort_completes_where_cancelling_stop_is_busy)
     int status = check_child(stops_twice, NULL, err, sizeof err);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(strstr(err, "pool stubborn: fibers have not ended although they were cancelled"));
-    CHECK(strstr(err, "event")); /* the dump says what it waits for */
+    CHECK(strstr(err, "event")); /* the dump says what the fiber waits for */
 }
 
-/* What is born into an abort is aborted. */
+/* A fiber that is spawned during an abort is aborted. */
 static void *makes_children(void *arg)
 {
     while (!weft_fiber_is_cancelled()) {
@@ -87,7 +88,7 @@ TEST(abort_reaches_every_fiber_being_spawned)
         CHECK_EQ(weft_pool_submit(pool, makes_children, NULL), 0);
         CHECK_EQ(weft_pool_submit(pool, makes_children, NULL), 0);
         await_count(&waiting, 10);
-        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE)), 0);
+        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(WAIT_LIMIT)), 0);
         CHECK_EQ(atomic_load(&ended), atomic_load(&waiting));
         weft_pool_destroy(pool);
         weft_event_deinit(&event);
@@ -100,7 +101,7 @@ static int shielded_child(void *arg)
 {
     shielded(arg);
     for (int i = 0; i < 30; i++) {
-        weft_yield(); /* it takes its time to end */
+        weft_yield(); /* the child ends slowly */
     }
     atomic_fetch_add(&ended, 10);
     return -ECANCELED;
@@ -114,7 +115,7 @@ static void *shielded_parent(void *arg)
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_scope_close(&scope), -ECANCELED);
-    CHECK_EQ(atomic_load(&ended), 2 * 11); /* not before them */
+    CHECK_EQ(atomic_load(&ended), 2 * 11); /* not before the children */
     weft_fiber_shield_leave();
     return arg;
 }
@@ -125,14 +126,13 @@ TEST(scope_close_outlasts_abort_until_children_ended)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     CHECK_EQ(weft_pool_submit(pool, shielded_parent, NULL), 0);
     await_count(&waiting, 2);
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE)), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(WAIT_LIMIT)), 0);
     CHECK_EQ(atomic_load(&ended), 2 * 11);
     weft_pool_destroy(pool);
     weft_event_deinit(&event);
 }
 
-/* The abort comes when the parent has been cancelled already and waits for the last of its
- * children. */
+/* The abort arrives when the parent is already cancelled and waits for its last child. */
 static void *cancelled_parent(void *arg)
 {
     weft_scope scope;
@@ -152,7 +152,7 @@ TEST(scope_close_waiting_for_last_child_outlasts_abort)
     CHECK_EQ(weft_pool_spawn(pool, &parent, cancelled_parent, NULL, NULL), 0);
     await_count(&waiting, 1);
     await_state(parent, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE)), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(WAIT_LIMIT)), 0);
     CHECK_EQ(atomic_load(&ended), 11);
     CHECK_EQ(weft_join(parent, NULL, 0), 0);
     weft_pool_destroy(pool);

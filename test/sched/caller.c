@@ -1,4 +1,4 @@
-/* The creating thread as worker 0: run, stop, and what others can and cannot do without it. */
+/* The creating thread as worker 0: run, stop, and what other threads can do while it is absent. */
 /* labels: valgrind */
 #include <sys/syscall.h>
 
@@ -129,7 +129,7 @@ static void *unbind_and_yield(void *arg)
     struct leftover *leftover = arg;
     CHECK_EQ(weft_fiber_migrate(leftover->pool, WEFT_ANY_WORKER), 0);
     while (weft_worker_self() == 0) {
-        weft_yield(); /* into the ring, which wakes nobody */
+        weft_yield(); /* into the ring, which wakes no worker */
     }
     return count_up(&leftover->ran);
 }
@@ -171,7 +171,7 @@ struct nap {
     atomic_int done;
 };
 
-/* The deadline begins on worker 0, and the main fiber ends on another. */
+/* The deadline is set on worker 0, and the main fiber ends on another worker. */
 static void *leave_a_napping_fiber(void *arg)
 {
     struct nap *job = arg;
@@ -179,7 +179,7 @@ static void *leave_a_napping_fiber(void *arg)
     CHECK_EQ(weft_fiber_migrate(job->pool, 0), 0);
     CHECK_EQ(weft_spawn(&fiber, nap, &job->done, NULL), 0);
     enum weft_fiber_state state;
-    do { /* on a slow machine the nap may be over before it is seen */
+    do { /* on a slow machine the nap may end before it is observed */
         weft_yield();
         CHECK_EQ(weft_fiber_state(fiber, &state), 0);
     } while (state != WEFT_FIBER_WAITING && state != WEFT_FIBER_DONE);
@@ -289,7 +289,7 @@ TEST(fiber_can_create_and_stop_pools_with_own_threads)
     CHECK_EQ(atomic_load(&ran), 1);
 }
 
-/* --- everything inside stop --------------------------------------------------------- */
+/* --- all work done inside stop ------------------------------------------------------ */
 
 struct tids {
     int seen[8];
@@ -354,7 +354,7 @@ TEST(caller_in_stop_cancels_at_deadline_and_keeps_serving)
     weft_pool_destroy(pool);
 }
 
-/* --- a caller that is not there ------------------------------------------------------- */
+/* --- an absent caller ----------------------------------------------------------------- */
 
 static void *stop_elsewhere(void *arg)
 {
@@ -529,7 +529,7 @@ TEST(stop_needing_absent_caller_for_migrated_fiber_is_edeadlk)
     pool_close(guest.away);
 }
 
-/* --- life ------------------------------------------------------------------------------ */
+/* --- restart --------------------------------------------------------------------------- */
 
 static void *stop_own_pool(void *arg)
 {
@@ -598,7 +598,7 @@ TEST(stopped_pool_can_be_restarted)
         CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
         CHECK_EQ(weft_pool_spawn(pool, &held, hold, NULL, NULL), 0);
         void *result;
-        if (i % 2) { /* a stop that cancels leaves no trace in the next life */
+        if (i % 2) { /* a cancelling stop leaves no trace after the restart */
             CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
         } else {
             CHECK_EQ(weft_fiber_unpark(held), 0);

@@ -1,4 +1,4 @@
-/* Cancel: a state until the fiber ends. Every wait it is in, or begins later, returns
+/* Cancel is a state that lasts until the fiber ends: the current wait and every later wait return
  * -ECANCELED. */
 /* labels: valgrind */
 #include "sched/fibers.h"
@@ -13,9 +13,10 @@ static void check_every_wait_is_cancelled(void)
         CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
         CHECK_EQ(weft_fiber_park(weft_after(1000000000)), -ECANCELED);
         CHECK_EQ(weft_fiber_park(weft_now()), -ECANCELED);
-        CHECK_EQ(weft_fiber_park(0), -ETIMEDOUT); /* it tries */
+        CHECK_EQ(weft_fiber_park(0), -ETIMEDOUT); /* a try, not a wait */
     }
-    /* It may still spawn; its children are not cancelled; it just cannot wait for them. */
+    /* A cancelled fiber may still spawn; its children are not cancelled; it cannot wait for
+     * them. */
     other = spawn(parks, (void *)3);
     CHECK_EQ(weft_join(other, &result, WEFT_FOREVER), -ECANCELED);
     CHECK_EQ(weft_join(other, &result, weft_after(1000000000)), -ECANCELED);
@@ -46,7 +47,7 @@ static void *cancels_a_parked_one(void *arg)
         void *result;
         await_state(fiber, WEFT_FIBER_WAITING);
         CHECK_EQ(weft_cancel(fiber), 0);
-        CHECK_EQ(weft_cancel(fiber), 0); /* once is enough */
+        CHECK_EQ(weft_cancel(fiber), 0); /* a second cancel changes nothing */
         CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, 1);
         CHECK_EQ(weft_cancel(fiber), -ESRCH);
@@ -76,7 +77,7 @@ static void *cancels_a_joiner(void *arg)
     await_state(joiner, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_cancel(joiner), 0);
     CHECK_EQ(weft_join(joiner, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* the one that was joined goes on undisturbed */
+    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* the joined fiber continues undisturbed */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
@@ -100,7 +101,7 @@ static void *cancels_before_the_first_run(void *arg)
     (void)arg;
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, 2); /* it runs all the same: only it knows how to end */
+    CHECK_EQ((intptr_t)result, 2); /* a cancelled fiber still runs: only it knows how to clean up */
 
     CHECK_EQ(weft_fiber_create(&created, was_cancelled_before, (void *)3, NULL), 0);
     CHECK_EQ(weft_cancel(created), 0);
@@ -206,7 +207,8 @@ TEST(computing_fiber_can_poll_its_cancel)
 
 /* --- races ---------------------------------------------------------------------- */
 
-/* A cancel and an unpark at once: the unpark lets exactly one park through, before or after. */
+/* A cancel races with an unpark: the unpark lets exactly one park through, before or after the
+ * cancel. */
 static void *parks_three_times(void *arg)
 {
     int through = 0, cancelled = 0;
@@ -254,7 +256,7 @@ static void *races_unparks(void *arg)
         CHECK_EQ(weft_join(one, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_join(two, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-        /* An unpark that came when all three were over may have gone to nobody. */
+        /* An unpark that arrives after all three parks finds no fiber to wake. */
         CHECK((intptr_t)result == 12 || (intptr_t)result == 3);
     }
     return NULL;
@@ -304,7 +306,7 @@ TEST(cancel_racing_with_deadline_is_not_lost)
     run_in_fiber(2, races_deadlines, NULL);
 }
 
-/* Stopping one pool looks at every fiber there is, also at those that another is just making. */
+/* Stopping one pool visits every fiber in the process, also those that another pool is creating. */
 static void *spawns_all_the_time(void *arg)
 {
     atomic_bool *over = arg;
@@ -339,8 +341,8 @@ TEST(cancelling_one_pool_leaves_other_pools_running)
     pool_close(other);
 }
 
-/* Fibers that are made while the stop walks over all fibers: none may be missed, it would wait for
- * ever. */
+/* Fibers are created while the stop walks over all fibers. If the walk misses one, the stop
+ * hangs. */
 static atomic_int born;
 
 static void *makes_children(void *arg)

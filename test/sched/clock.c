@@ -1,5 +1,5 @@
 /* not under: valgrind qemu */
-/* Time as fibers see it: which clock is asked, how old the cached one is, how late a sleep ends. */
+/* Time as fibers see it: which clock is read, how old the cached time is, how late a sleep ends. */
 #include <sys/syscall.h>
 
 #include "sched/fixture.h"
@@ -16,8 +16,8 @@
 #define SLOW 1
 #endif
 
-/* In place of the C library's, for this program and the runtime in it: the wall clock jumps to and
- * fro by years, and it is noted that somebody asked for it. */
+/* Replaces the C library's function for this program and the runtime in it: the wall clock jumps
+ * back and forth by years, and each read of the wall clock is recorded. */
 static atomic_int asked_wall_clock;
 
 int clock_gettime(clockid_t clock, struct timespec *time)
@@ -60,7 +60,7 @@ static void *use_time(void *arg)
 
 TEST(wall_clock_is_never_read)
 {
-    check_seed(); /* asks for it, once */
+    check_seed(); /* reads the wall clock, once */
     int before = atomic_load(&asked_wall_clock);
     run_in_fiber(2, use_time, NULL);
     CHECK_EQ(weft_sleep(MS), 0); /* a plain thread */
@@ -76,17 +76,17 @@ static void *look_at_cached(void *arg)
     for (int i = 0; i < 200; i++) {
         int64_t stands = weft_now_cached();
         CHECK(stands >= last && stands <= weft_now());
-        CHECK_EQ(weft_now_cached(), stands); /* within a turn */
+        CHECK_EQ(weft_now_cached(), stands); /* constant within a turn */
         last = stands;
         weft_yield();
     }
-    /* After 61 turns it has moved, at the latest. */
+    /* After at most 61 turns the cached clock has moved. */
     int64_t start = weft_now();
     for (int i = 0; i < 62; i++) {
         weft_yield();
     }
     CHECK(weft_now_cached() >= start);
-    /* And after a sleep. */
+    /* The cached clock has also moved after a sleep. */
     start = weft_now();
     CHECK_EQ(weft_sleep(MS), 0);
     CHECK(weft_now_cached() >= start + MS);
@@ -97,13 +97,13 @@ TEST(cached_clock_is_never_ahead_and_at_most_61_turns_old)
 {
     run_in_fiber(1, look_at_cached, NULL);
     int64_t before = weft_now();
-    CHECK(weft_now_cached() >= before); /* a plain thread's is exact */
+    CHECK(weft_now_cached() >= before); /* on a plain thread the cached clock is exact */
 }
 
 /* --- lateness ---------------------------------------------------------------------- */
 
 #define ROUNDS 31
-#define PATIENCE (30000 * MS)
+#define WAIT_LIMIT (30000 * MS)
 
 static int by_value(const void *a, const void *b)
 {
@@ -121,7 +121,7 @@ static void *yield_for_ever(void *arg)
     return arg;
 }
 
-/* What this worker has had of its CPU: less than the time that passes where others have it too. */
+/* CPU time of this worker's thread: less than the elapsed time if other threads use the CPU too. */
 static int64_t cpu_time(void)
 {
     struct timespec time;
@@ -162,13 +162,13 @@ TEST(sleep_among_thousand_yielders_ends_within_3_ms)
     CHECK(took[ROUNDS / 2] <= 3 * MS * SLOW);
 }
 
-/* The best of several: on a busy machine the kernel is late to wake a thread, and not always. */
+/* The best of several attempts: on a busy machine the kernel sometimes wakes a thread late. */
 static void *sleep_until_in_time(void *arg)
 {
     int64_t began = weft_now(), best = INT64_MAX;
     for (int i = 0; i < ROUNDS || best > *(int64_t *)arg; i++) {
         int64_t before = weft_now();
-        CHECK(before - began < PATIENCE);
+        CHECK(before - began < WAIT_LIMIT);
         CHECK_EQ(weft_sleep(MS), 0);
         int64_t took = weft_now() - before;
         CHECK(took >= MS);
@@ -180,6 +180,6 @@ static void *sleep_until_in_time(void *arg)
 
 TEST(sleep_in_idle_pool_ends_within_one_tick)
 {
-    int64_t most = MS + 65536 + 200000 * SLOW; /* a tick, and what the kernel takes */
+    int64_t most = MS + 65536 + 200000 * SLOW; /* a tick, plus the kernel's wake-up latency */
     run_in_fiber(1, sleep_until_in_time, &most);
 }

@@ -1,6 +1,6 @@
-/* The exceptions of C++: each fiber has its own, wherever it runs. The C++ runtime of this program
- * is a twin in C of the part that counts, so that this runs in every lane; test/install/cxx does
- * the same with the real ones. */
+/* C++ exceptions: each fiber has its own exception state on any worker. This program imitates the
+ * relevant part of the C++ runtime in C, so that the test runs in every lane; test/install/cxx does
+ * the same with real exceptions. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -64,7 +64,7 @@ static void *catches(void *arg)
 {
     struct exception outer, inner;
     unsigned uncaught = (unsigned)(intptr_t)arg;
-    check_state(NULL, 0); /* whoever ran here has taken its own along */
+    check_state(NULL, 0); /* the fiber that ran here before has taken its state along */
     begin_catch(&outer);
     for (int i = 0; i < TURNS; i++) {
         wait_somehow(i);
@@ -96,7 +96,7 @@ static void *run_all(void *arg)
 {
     weft_fiber fibers[FIBERS];
     for (intptr_t i = 0; i < FIBERS; i++) {
-        /* Those with floating-point control words of their own take the same path. */
+        /* Fibers with their own floating-point control words take the same path. */
         struct weft_fiber_opts opts = {.fp_env = i % 4 == 0};
         CHECK_EQ(weft_spawn(&fibers[i], i % 3 ? catches : catches_nothing, (void *)i, &opts), 0);
     }

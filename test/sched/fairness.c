@@ -1,12 +1,12 @@
-/* Nothing that is ready waits for ever, and how long it may wait. One worker, which is the calling
- * thread, so that the order of turns is exact. */
+/* Every ready task runs after a bounded number of turns. There is one worker, the calling thread,
+ * so that the order of turns is exact. */
 /* labels: valgrind */
 #include "sched/fixture.h"
 
-/* What the contract allows: 61 further tasks, then the one that was promised. */
+/* The contract allows 61 further tasks, and then the promised task. */
 enum { TICK = 61, SLACK = 4 };
 
-/* Turns are counted by whoever takes them; all in one thread. */
+/* The fiber that takes a turn counts it; all fibers run on one thread. */
 struct bench {
     weft_pool *pool;
     long turns, began, ended;
@@ -47,7 +47,7 @@ static void check_waited_at_most(const struct bench *bench, long turns)
     }
 }
 
-/* --- what comes from outside, beside fibers that never stop yielding ------------------- */
+/* --- outside submissions, next to fibers that never stop yielding ---------------------- */
 
 static void *submit_by_batch(void *arg)
 {
@@ -96,7 +96,7 @@ TEST(inbox_is_served_within_61_tasks)
     check_waited_at_most(&bench, TICK + SLACK);
 }
 
-/* --- the oldest fresh fiber, beside newer ones ------------------------------------------- */
+/* --- the oldest not-yet-started fiber, next to newer ones -------------------------------- */
 
 static void *take_a_turn(void *arg)
 {
@@ -110,7 +110,7 @@ static void *spawn_and_join(void *arg)
     struct bench *bench = arg;
     CHECK_EQ(weft_spawn(NULL, note_end, bench, NULL), 0);
     while (!bench->over) {
-        weft_fiber child; /* the newest: it runs before the one above */
+        weft_fiber child; /* the newest: runs before the one above */
         CHECK_EQ(weft_spawn(&child, take_a_turn, bench, NULL), 0);
         CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), 0);
         bench->turns++;
@@ -123,13 +123,13 @@ TEST(oldest_fresh_fiber_is_served_within_61_tasks)
 {
     struct bench bench = {.turns = 0};
     run_in_fiber(1, spawn_and_join, &bench);
-    CHECK(bench.ended > 2); /* else the newest did not run first, and this tested nothing */
+    CHECK(bench.ended > 2); /* otherwise the newest did not run first: nothing tested */
     check_waited_at_most(&bench, TICK + SLACK);
 }
 
-/* --- woken and yielded fibers, beside fresh ones ------------------------------------------- */
+/* --- woken and yielded fibers, next to not-yet-started ones -------------------------------- */
 
-/* Each spawns the next and yields: there is always a fresh fiber to start. */
+/* Each fiber spawns the next and yields: there is always a not-yet-started fiber. */
 static void *spawn_next_and_yield(void *arg)
 {
     struct bench *bench = arg;
@@ -181,10 +181,10 @@ static void *yield_lets_fresh_start(void *arg)
     struct order *order = arg;
     struct numbered a = {order, 1}, b = {order, 2};
     CHECK_EQ(weft_spawn(NULL, note_and_yield, &a, NULL), 0);
-    weft_yield(); /* starts a, which yields behind this one */
+    weft_yield(); /* starts a, which yields to the position after this fiber */
     order->seen[order->count++] = 0;
     CHECK_EQ(weft_spawn(NULL, note_and_yield, &b, NULL), 0);
-    weft_yield(); /* starts b before a goes on; b and this one are behind a */
+    weft_yield(); /* starts b before a resumes; b and this fiber queue after a */
     order->seen[order->count++] = 0;
     weft_yield();
     return NULL;
@@ -201,7 +201,7 @@ TEST(yield_starts_fresh_fiber_and_requeues_at_ring_end)
     }
 }
 
-/* --- a hot pair ------------------------------------------------------------------------------ */
+/* --- a pair of fibers that wake each other --------------------------------------------------- */
 
 struct pair {
     weft_fiber ping, pong;
@@ -252,7 +252,7 @@ static void *third_yields(void *arg)
     return NULL;
 }
 
-/* Fresh each time: ends, and leaves a new one behind. */
+/* A new fiber each time: it ends after spawning its successor. */
 static void *third_is_fresh(void *arg)
 {
     struct pair *pair = arg;
@@ -310,7 +310,7 @@ TEST(hot_pair_does_not_starve_fresh_fibers)
     check_third(third_is_fresh, false, 1 << 15, 16);
 }
 
-/* --- bound beside unbound --------------------------------------------------------------- */
+/* --- bound next to unbound fibers ------------------------------------------------------- */
 
 struct lanes {
     long bound, unbound;
@@ -356,15 +356,15 @@ TEST(bound_and_unbound_fibers_alternate)
 {
     struct lanes lanes = {.over = false};
     run_in_fiber(1, run_lanes, &lanes);
-    CHECK(lanes.bound * 3 > lanes.unbound); /* one alone gets about half */
-    CHECK(lanes.unbound * 3 > lanes.bound); /* ten together, too */
+    CHECK(lanes.bound * 3 > lanes.unbound); /* one bound fiber alone gets about half */
+    CHECK(lanes.unbound * 3 > lanes.bound); /* ten together get about half, too */
 }
 
 /* --- deadlines and long turns ----------------------------------------------------------- */
 
 struct clocked {
     int64_t deadline;
-    long late; /* turns that others took after the deadline had passed for good */
+    long late; /* turns that other fibers took after the deadline had certainly passed */
     bool over;
 };
 
@@ -395,7 +395,7 @@ static void *park_among_yielders(void *arg)
         clocked->deadline = INT64_MAX / 2;
         CHECK(late_ns >= 0);
         CHECK(late <= TICK + SLACK);
-        CHECK(late_ns < 60000000000); /* a bound for a machine that does other things too */
+        CHECK(late_ns < 60000000000); /* a bound that holds on a busy machine, too */
     }
     clocked->over = true;
     return NULL;
@@ -429,7 +429,7 @@ static void *submit_among_long_turns(void *arg)
     struct bench *bench = arg;
     CHECK_EQ(weft_spawn(NULL, burn_and_yield, bench, NULL), 0);
     CHECK_EQ(weft_spawn(NULL, burn_and_yield, bench, NULL), 0);
-    while (bench->turns < 2 * TICK) { /* for the worker to find out how long turns are */
+    while (bench->turns < 2 * TICK) { /* lets the worker measure how long turns are */
         weft_yield();
     }
     struct weft_job job = {note_end, bench};

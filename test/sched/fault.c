@@ -1,5 +1,5 @@
 /* Faults: a stack overflow ends the process with a report that names the fiber; any other fault
- * goes where it would have gone without Weft. */
+ * goes to the handler that would have received it without Weft. */
 /* not under: valgrind */
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ struct overflow {
     unsigned (*how)(void);
     size_t stack_bytes;
     const char *name;
-    bool in_pool_thread; /* else on the thread that made the pool */
+    bool in_pool_thread; /* otherwise on the thread that created the pool */
 };
 
 static void *run_over(void *arg)
@@ -90,7 +90,7 @@ TEST(overflow_in_later_pool_is_reported)
     check_report(status, err, "later", 16 * 1024);
 }
 
-/* Out of a handler, at once: TSan's _exit takes a second. */
+/* Exits from a signal handler at once: TSan's _exit takes a second. */
 static void leave(int status)
 {
     syscall(SYS_exit_group, status);
@@ -98,8 +98,8 @@ static void leave(int status)
 
 /* --- neighbours ------------------------------------------------------------------------------ */
 
-/* Fibers below and above the victim fill their stacks with a pattern. A handler of the test's own,
- * which takes the place of Weft's, looks at them at the moment of the fault. */
+/* Fibers below and above the victim fill their stacks with a pattern. The test's own handler, which
+ * replaces Weft's, checks the patterns at the moment of the fault. */
 #define NEIGHBOURS 16
 #define PATTERN_BYTES ((size_t)10 * 1024)
 #define INTACT 43
@@ -179,7 +179,7 @@ TEST(overflow_leaves_neighbouring_stacks_intact)
     }
 }
 
-/* --- a stack that nobody has ------------------------------------------------------------------ */
+/* --- a stack without a user ------------------------------------------------------------------- */
 
 static void *own_frame(void *arg)
 {
@@ -187,7 +187,7 @@ static void *own_frame(void *arg)
     return __builtin_frame_address(0);
 }
 
-/* The address of a stack outlives its fiber; what lies below it is guarded all the same. */
+/* The address of a stack outlives its fiber; the guard below the stack stays in place. */
 static void *touch_free_stack(void *arg)
 {
     struct weft_fiber_opts opts = {.stack_bytes = 16 * 1024};
@@ -214,11 +214,11 @@ TEST(access_below_free_stack_blames_no_fiber)
     }
 }
 
-/* --- faults that are not ours ----------------------------------------------------------------- */
+/* --- faults that are not stack overflows ------------------------------------------------------ */
 
 #define CAUGHT 44
 
-static char *nowhere; /* memory that may not be touched */
+static char *nowhere; /* memory without access rights */
 
 static void on_simple(int signal)
 {
@@ -245,9 +245,9 @@ static void *send_signal(void *arg)
 enum before { NOTHING, SIMPLE, DETAILED, IGNORED };
 
 struct fault {
-    enum before before; /* what the program had for SIGSEGV before its first pool */
+    enum before before; /* the program's SIGSEGV disposition before its first pool */
     weft_fn cause;
-    bool in_thread; /* a plain thread's; else a fiber's */
+    bool in_thread; /* on a plain thread; otherwise on a fiber */
 };
 
 static void fault_in_child(void *arg)
@@ -275,7 +275,7 @@ static void fault_in_child(void *arg)
     }
 }
 
-/* It is said in which fiber, if there is one and there was an access. */
+/* The report names the fiber, if a fiber caused the fault by a memory access. */
 static int fault_status(enum before before, weft_fn cause, bool in_thread)
 {
     struct fault fault = {before, cause, in_thread};
@@ -307,7 +307,7 @@ TEST(other_fault_without_handler_kills_process)
     for (int in_thread = 0; in_thread <= 1; in_thread++) {
         int status = fault_status(NOTHING, write_nowhere, in_thread);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-        status = fault_status(IGNORED, write_nowhere, in_thread); /* a real one cannot be ignored */
+        status = fault_status(IGNORED, write_nowhere, in_thread); /* real ones cannot be ignored */
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
 }

@@ -34,7 +34,7 @@ static void ring(int fd)
     CHECK_EQ(eventfd_write(fd, 1), 0);
 }
 
-/* First, while the program has one thread: not every emulator forks with more. */
+/* This test runs first, while the program has one thread: some emulators cannot fork with more. */
 static void removes_twice(void *arg)
 {
     struct probe probe = {.goes_on = true};
@@ -110,6 +110,6 @@ TEST(unwatchable_fd_is_rejected)
     CHECK_EQ(weft__fdwatch_add(&probe.watch, 9999, on_ready), -EBADF);
     FILE *file = tmpfile();
     CHECK(file);
-    CHECK_EQ(weft__fdwatch_add(&probe.watch, fileno(file), on_ready), -EPERM); /* by epoll */
+    CHECK_EQ(weft__fdwatch_add(&probe.watch, fileno(file), on_ready), -EPERM); /* from epoll */
     fclose(file);
 }

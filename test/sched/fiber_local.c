@@ -1,4 +1,4 @@
-/* What belongs to one fiber: its locals with their destructors, its cleanups, and its errno. */
+/* State that belongs to one fiber: fiber-local values with destructors, cleanups, and errno. */
 /* labels: valgrind */
 #include "sched/fibers.h"
 
@@ -9,7 +9,7 @@ static void *join(weft_fiber fiber)
     return result;
 }
 
-/* What happened, in order. Fibers of one worker, or one fiber at a time, write it. */
+/* The events in their order. Fibers of one worker, or one fiber at a time, write it. */
 static char story[64];
 
 static void tell(const char *what)
@@ -30,7 +30,7 @@ static void push(struct weft_fiber_cleanup *node, const char *what)
     weft_fiber_cleanup_push(node, tell_arg, (void *)(uintptr_t)what);
 }
 
-/* The nodes of a body that returns cannot be in its frame: they are used after it. */
+/* The nodes cannot live in the frame of a function that returns: they are used after the return. */
 static void *returns_with_cleanups(void *arg)
 {
     static struct weft_fiber_cleanup a, b, c;
@@ -195,7 +195,7 @@ static void *ends_slowly(void *arg)
         fibers[i] = spawn(waits_in_cleanups, &cleaned[i]);
     }
     for (int i = 0; i < FIBERS; i++) {
-        /* Joiners get the result when all is done, not before. */
+        /* Joiners get the result after all cleanups, not before. */
         CHECK(join(fibers[i]) == &cleaned[i]);
         CHECK_EQ(atomic_load(&cleaned[i]), 3);
     }
@@ -221,7 +221,7 @@ static void destroy(void *value)
 
 static void destroy_late(void *value)
 {
-    /* A destructor may set values again, as with threads: they are destroyed too. */
+    /* A destructor may set values again, as with threads: the new values are destroyed too. */
     if (strcmp(value, "1") == 0) {
         CHECK_EQ(weft_fiber_set_local(late_key, (void *)(uintptr_t) "2"), 0);
     }
@@ -264,7 +264,7 @@ static void *keep_locals(void *arg)
 {
     weft_fiber fibers[FIBERS];
     (void)arg;
-    for (int round = 0; round < 2; round++) { /* again on the stacks of the first ones */
+    for (int round = 0; round < 2; round++) { /* the second round reuses the stacks of the first */
         for (intptr_t i = 0; i < FIBERS; i++) {
             fibers[i] = spawn(keeps_a_local, (void *)(i + 1));
         }
@@ -312,7 +312,7 @@ static void *end_with_locals(void *arg)
     atomic_store(&destroyed, 0);
     story[0] = 0;
     join(spawn(has_all, NULL));
-    CHECK_STR(story, "cv12"); /* cleanups see the locals; the last value alone is destroyed */
+    CHECK_STR(story, "cv12"); /* cleanups see the locals; only the last value is destroyed */
     CHECK_EQ(atomic_load(&destroyed), 1);
     join(spawn(has_null, NULL));
     CHECK_EQ(atomic_load(&destroyed), 1);
@@ -328,7 +328,8 @@ TEST(local_destructors_run_at_fiber_end_for_set_values)
 
 /* --- errno ------------------------------------------------------------------------------- */
 
-/* Out of line: a compiler may keep the address of errno across a call, and the fiber moves. */
+/* Not inlined: a compiler may keep the address of errno across a call, and the fiber moves to
+ * another thread. */
 static __attribute__((noinline)) int read_errno(void)
 {
     __asm__ volatile("" ::: "memory");
@@ -377,7 +378,7 @@ TEST(errno_is_per_fiber)
     run_in_fiber(4, keep_errnos, NULL);
 }
 
-/* --- last, because keys are never given back ------------------------------------------------- */
+/* --- last, because keys are never freed ------------------------------------------------------ */
 
 static void *uses_all_keys(void *arg)
 {

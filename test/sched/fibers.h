@@ -1,4 +1,4 @@
-/* The fibers that tests of waits and of their ends begin with. */
+/* Fiber functions shared by the tests of waits and their completion. */
 #ifndef WEFT_TEST_SCHED_FIBERS_H
 #define WEFT_TEST_SCHED_FIBERS_H
 

@@ -1,4 +1,4 @@
-/* What most tests of fibers begin and end with. */
+/* Setup and teardown shared by most fiber tests. */
 #ifndef WEFT_TEST_SCHED_FIXTURE_H
 #define WEFT_TEST_SCHED_FIXTURE_H
 
@@ -11,8 +11,8 @@
 #include "check.h"
 
 /* Runs fn in the first fiber of a pool whose worker 0 is this thread. With one worker everything
- * happens in one thread, and the order of things is exact. No reports of hogs: a busy machine makes
- * such of any fiber, and a report has descriptors, signals and words on stderr. */
+ * happens on one thread, and the order of events is exact. Hog reports are disabled: on a busy
+ * machine any fiber can look like a hog, and a report uses descriptors, signals and stderr. */
 __attribute__((unused)) static void *run_in_fiber(unsigned workers, weft_fn fn, void *arg)
 {
     void *result = NULL;
@@ -21,7 +21,7 @@ __attribute__((unused)) static void *run_in_fiber(unsigned workers, weft_fn fn, 
     return result;
 }
 
-/* A pool with threads of its own. */
+/* Creates a pool with its own threads. */
 __attribute__((unused)) static weft_pool *pool_open(const struct weft_pool_opts *opts)
 {
     weft_pool *pool = NULL;
@@ -36,8 +36,8 @@ __attribute__((unused)) static void pool_close(weft_pool *pool)
     weft_pool_destroy(pool);
 }
 
-/* A stop that cancels at its deadline. What was cancelled has a second from then on, which a
- * machine may take for other things: -EBUSY, and the next stop goes on. */
+/* Stops the pool and cancels at the deadline. Cancelled fibers then get one second to end, which a
+ * busy machine may exceed: the result is -EBUSY, and the next stop continues. */
 __attribute__((unused)) static int stop_by(weft_pool *pool, int64_t deadline)
 {
     int err;
@@ -68,7 +68,7 @@ __attribute__((unused)) static void *thread_close(pthread_t thread)
     return result;
 }
 
-/* Yields (a plain thread: gives the CPU away) until the fiber is in that state. */
+/* Yields (a plain thread: gives up the CPU) until the fiber is in the given state. */
 __attribute__((unused)) static void await_state(weft_fiber fiber, enum weft_fiber_state state)
 {
     enum weft_fiber_state now;
@@ -78,7 +78,7 @@ __attribute__((unused)) static void await_state(weft_fiber fiber, enum weft_fibe
     } while (now != state);
 }
 
-/* Until no fiber is left and every worker is asleep. */
+/* Waits until no fiber is left and every worker is asleep. */
 __attribute__((unused)) static void await_idle(weft_pool *pool)
 {
     struct weft_pool_stats stats;
@@ -95,7 +95,7 @@ __attribute__((unused)) static void await_count(atomic_int *counter, int n)
     }
 }
 
-/* A generator of its own for each user, seeded from check_seed. */
+/* A separate generator for each user, seeded from check_seed. */
 __attribute__((unused)) static uint32_t dice(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

@@ -1,8 +1,8 @@
-/* Forks of a process whose pools are at work: what the child may do, and what ends it with a
+/* A fork while pools are running: what the child may do, and which calls abort the child with a
  * message. */
 /* not under: qemu asan */
-/* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers
- * that start, and the watchdog, allocate.) */
+/* (AddressSanitizer's allocator does not survive a fork while another thread is inside it, and
+ * starting workers and the watchdog allocate.) */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -11,7 +11,7 @@
 #include "sched/fixture.h"
 #include "sched/forks.h"
 
-/* --- a parent that is busy ------------------------------------------------------------- */
+/* --- a busy parent --------------------------------------------------------------------- */
 
 static weft_pool *busy_pool;
 static atomic_int enough;
@@ -32,7 +32,8 @@ static void *leaf(void *arg)
     return arg;
 }
 
-/* Makes and ends fibers of several stack sizes all the time: every depot is in use. */
+/* Creates and ends fibers of several stack sizes all the time: every shared stack pool is in
+ * use. */
 static void *be_busy(void *arg)
 {
     weft_fiber children[40];
@@ -63,7 +64,7 @@ static void busy_close(void)
     pool_close(busy_pool);
 }
 
-/* --- a child with pools of its own --------------------------------------------------------- */
+/* --- a child with its own pools ------------------------------------------------------------ */
 
 static void *twice(void *arg)
 {
@@ -115,7 +116,7 @@ TEST(forked_child_of_busy_process_can_use_pools)
         CHECK_EQ(status, 0);
     }
     busy_close();
-    run_in_fiber(2, use_everything, NULL); /* ... and the parent goes on */
+    run_in_fiber(2, use_everything, NULL); /* ... and the parent continues */
 }
 
 static void *fork_in_fiber(void *arg)
@@ -135,7 +136,7 @@ static void *fork_in_fiber(void *arg)
 
 TEST(forked_child_of_fiber_can_use_pools)
 {
-    /* Deep: on its stack the child runs a pool's caller, and a checker's red zones. */
+    /* A large stack: on it the child runs a pool's caller, with a checker's red zones. */
     weft_fiber fiber;
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct weft_fiber_opts opts = {.stack_bytes = 1 << 20};
@@ -175,7 +176,7 @@ TEST(forked_child_can_exec)
     run_in_fiber(1, exec_in_fiber, NULL);
 }
 
-/* --- what ends the child ---------------------------------------------------------------------- */
+/* --- calls that abort the child --------------------------------------------------------------- */
 
 static weft_fiber old_fiber, old_created;
 static weft_blocking_pool *old_blocking;
@@ -381,8 +382,8 @@ static void *is_plain(void *arg)
     return arg;
 }
 
-/* What needs no fiber works as on any plain thread; and a thread that is made there never was one.
- */
+/* Calls that need no fiber work as on any plain thread; and a thread created in the child was never
+ * a worker. */
 static void lives_as_a_thread(void *arg)
 {
     (void)arg;
@@ -464,7 +465,7 @@ static void has_no_sets(void *arg)
     CHECK_EQ(sigaction(SIGUSR1, NULL, &now), 0);
     CHECK(now.sa_handler == SIG_DFL);
     weft_signal_close(old_set);
-    weft_signal_set *set = open_set(); /* and it may have sets of its own */
+    weft_signal_set *set = open_set(); /* and the child may have its own sets */
     CHECK_EQ(kill(getpid(), SIGUSR1), 0);
     CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
     weft_signal_close(set);
@@ -482,7 +483,7 @@ TEST(forked_child_has_no_signal_sets_and_parent_sees_no_signal)
     sigset_t usr;
     sigemptyset(&usr);
     sigaddset(&usr, SIGUSR1);
-    if (WEFT__TSAN) { /* it keeps signals back; see test/sync/signal.c */
+    if (WEFT__TSAN) { /* TSan delays signals; see test/sync/signal.c */
         CHECK_EQ(pthread_sigmask(SIG_BLOCK, &usr, NULL), 0);
     }
     old_set = open_set();
@@ -502,7 +503,7 @@ static void dumps_no_more(void *arg)
     (void)arg;
     CHECK_EQ(sigaction(SIGUSR2, NULL, &now), 0);
     CHECK(now.sa_handler == SIG_DFL);
-    weft_dump_on_signal_stop(); /* its thread is not here: nothing to wait for */
+    weft_dump_on_signal_stop(); /* its thread does not exist in the child: nothing to wait for */
     CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
     weft_dump_on_signal_stop();
 }

@@ -1,7 +1,7 @@
-/* What is done once per process, by its first call, while another thread forks: in the child it is
- * whole, or not begun. */
+/* One-time initialization by the first call races with a fork in another thread: in the child the
+ * initialization is complete, or not begun. */
 /* not under: qemu asan tsan */
-/* (As test/sched/fork.c.) */
+/* (For the reasons given in test/sched/fork.c.) */
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@
 static struct weft__fork_once once;
 static atomic_int begun, ended, forked, main_tid;
 
-/* As the kernel has it; it reads R until the thread sleeps. */
+/* The kernel's state letter for the thread; it is R until the thread sleeps. */
 static char state_of(int tid)
 {
     char path[64], text[512];
@@ -33,7 +33,8 @@ static char state_of(int tid)
     return name_end[2];
 }
 
-/* Takes until the one who forks sleeps, which it does until this is over, or has forked. */
+/* Runs until the forking thread sleeps, which it does until this function returns, or has
+ * forked. */
 static void takes_long(void)
 {
     atomic_store(&begun, 1);
@@ -54,13 +55,13 @@ TEST(fork_waits_for_running_once_initialisation)
     int status;
     atomic_store(&main_tid, (int)syscall(SYS_gettid));
     pthread_t thread = thread_open(does_it_once, NULL);
-    while (!atomic_load(&begun)) { /* spins: it must not look asleep yet */
+    while (!atomic_load(&begun)) { /* spins: the thread must not look asleep yet */
     }
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(300);                         /* if it hangs */
-        weft__fork_once(&once, takes_long); /* not again */
+        alarm(300);                         /* in case of a hang */
+        weft__fork_once(&once, takes_long); /* does not run again */
         _exit(atomic_load(&ended) == 1 ? 0 : 1);
     }
     atomic_store(&forked, 1);
@@ -70,7 +71,7 @@ TEST(fork_waits_for_running_once_initialisation)
     CHECK_EQ(atomic_load(&ended), 1);
 }
 
-/* --- all first calls there are -------------------------------------------------------------- */
+/* --- all first calls ------------------------------------------------------------------------ */
 
 static void *nothing(void *arg)
 {
@@ -90,7 +91,7 @@ static void *calls_for_the_first_time(void *arg)
     return arg;
 }
 
-/* Ends by itself if it hangs. */
+/* Kills the child if it hangs. */
 static pid_t child_in_time(void (*fn)(void))
 {
     fflush(NULL);
@@ -114,7 +115,7 @@ static void ends_well(pid_t pid)
 static void calls_and_forks(void)
 {
     calls_for_the_first_time(NULL);
-    ends_well(child_in_time((void (*)(void))weft_dump_on_signal_stop)); /* its hooks, once more */
+    ends_well(child_in_time((void (*)(void))weft_dump_on_signal_stop)); /* hooks run again */
 }
 
 static long round_number;

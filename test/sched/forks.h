@@ -1,5 +1,5 @@
-/* For programs whose forked children use the runtime: by default ThreadSanitizer ends a child that
- * makes threads. */
+/* For programs whose forked children use the runtime: by default ThreadSanitizer aborts a child
+ * that creates threads. */
 #ifndef WEFT_TEST_SCHED_FORKS_H
 #define WEFT_TEST_SCHED_FORKS_H
 

@@ -1,10 +1,10 @@
 /* Floating-point control: a fiber that asks for it keeps its rounding mode across switches and
- * across workers, and nobody else ever sees it. */
+ * workers, and no other fiber or thread sees that mode. */
 #include <fenv.h>
 
 #include "fixture.h"
 
-/* What the hardware does, not what a compiler would fold. */
+/* Forces the hardware to compute what a compiler would fold. */
 static volatile double unit = 1.0, three = 3.0;
 static volatile float unitf = 1.0f, threef = 3.0f;
 
@@ -41,14 +41,14 @@ static void wait_somehow(int i)
 static void *keeps_its_mode(void *arg)
 {
     int mode = modes[(intptr_t)arg % 4];
-    check_mode(FE_TONEAREST); /* nothing is inherited from whoever ran here */
+    check_mode(FE_TONEAREST); /* nothing is inherited from the previous fiber */
     CHECK_EQ(fesetround(mode), 0);
     for (int i = 0; i < 25; i++) {
         check_mode(mode);
         wait_somehow(i);
         check_mode(mode);
     }
-    return NULL; /* without setting it back */
+    return NULL; /* without resetting it */
 }
 
 static void *exits_in_its_mode(void *arg)
@@ -136,12 +136,12 @@ TEST(cleanups_run_in_rounding_mode_of_fiber_and_leak_none)
     run_in_fiber(2, runs_after_a_changed_mode, NULL);
 }
 
-/* A program may have chosen a mode for its own threads before it uses Weft. */
+/* A program may choose a mode for its own threads before it uses Weft. */
 TEST(fiber_starts_with_default_rounding_mode)
 {
     CHECK_EQ(fesetround(FE_UPWARD), 0);
     run_in_fiber(1, mixes_modes, NULL);
-    check_mode(FE_UPWARD); /* and the thread has its own again */
+    check_mode(FE_UPWARD); /* and the thread has its own mode again */
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2}); /* threads inherit it */
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(pool, &fiber, mixes_modes, NULL, NULL), 0);

@@ -1,6 +1,6 @@
-/* How much a worker takes from the global queue at once: 16 at a tick, so that what it has goes on;
- * with nothing else to do its share, up to 256. One worker on the calling thread and a clock that
- * stands, so that a tick comes after 61 turns and the order of all turns is exact. */
+/* How many tasks a worker takes from the global queue at once: 16 at a tick, so that its local
+ * tasks continue; when idle its fair share, up to 256. There is one worker on the calling thread
+ * and a stopped clock, so that a tick comes after 61 turns and the order of all turns is exact. */
 /* labels: valgrind */
 #include "sched/fixture.h"
 #include "virtual_clock.h"
@@ -10,16 +10,17 @@ enum { TICK = 61, AT_TICK = 16, WHEN_IDLE = 256 };
 struct watch {
     weft_pool *pool;
     long turns;       /* of all fibers */
-    size_t length;    /* of the global queue at the last look */
-    size_t took[64];  /* each time it had become shorter */
-    long at_turn[64]; /* and when */
+    size_t length;    /* of the global queue at the last check */
+    size_t took[64];  /* how many were taken, for each time the queue became shorter */
+    long at_turn[64]; /* and in which turn */
     int n;
     bool over;
 };
 
 static struct watch watch;
 
-/* In every turn of every fiber: between two of them a worker takes at most once. */
+/* Called in every turn of every fiber: between two turns a worker takes from the queue at most
+ * once. */
 static void look(void)
 {
     struct weft_pool_stats stats;
@@ -66,8 +67,8 @@ static void submit(weft_pool *pool, size_t n)
     watch.length += n;
 }
 
-/* Each time that all it had taken has run, it takes as an idle one does; and at ticks 16. Returns
- * how often it was idle. */
+/* Whenever all taken tasks have run, the worker takes an idle worker's share; at ticks it takes 16.
+ * Returns how often the worker was idle. */
 static int check_takes(size_t length, unsigned workers)
 {
     size_t taken = 0;
@@ -99,7 +100,7 @@ static void *submit_while_others_yield(void *arg)
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_spawn(NULL, yield_until_over, NULL, NULL), 0);
     }
-    for (int i = 0; i < 3 * TICK; i++) { /* any place between two ticks would do */
+    for (int i = 0; i < 3 * TICK; i++) { /* any position between two ticks would do */
         look();
         weft_yield();
     }
@@ -123,7 +124,7 @@ TEST(tick_takes_16_from_global_queue)
     for (int i = 0; i < 7; i++) {
         CHECK_EQ(watch.took[i], i < 6 ? AT_TICK : 100 - 6 * AT_TICK);
         if (i > 0) {
-            CHECK_EQ(watch.at_turn[i] - watch.at_turn[i - 1], TICK + 1); /* 61 others, and it */
+            CHECK_EQ(watch.at_turn[i] - watch.at_turn[i - 1], TICK + 1); /* 61 others, and this */
         }
     }
     close_watched(pool);
@@ -132,7 +133,7 @@ TEST(tick_takes_16_from_global_queue)
 TEST(idle_worker_takes_256_from_global_queue)
 {
     weft_pool *pool = open_watched(1);
-    CHECK(weft_pool_poll(pool) >= 0); /* a tick that is due from the beginning is over */
+    CHECK(weft_pool_poll(pool) >= 0); /* consumes the tick that is due from the beginning */
     submit(pool, 1000);
     CHECK(weft_pool_poll(pool) >= 1000);
     CHECK_EQ(check_takes(1000, 1), 3);
@@ -150,7 +151,7 @@ static void *hold_worker(void *arg)
     return arg;
 }
 
-/* The others have something to do, and will come for theirs. */
+/* The other workers are busy, and will take their shares later. */
 TEST(idle_worker_takes_fair_share_of_global_queue)
 {
     weft_pool *pool = open_watched(4);

@@ -1,12 +1,12 @@
-/* A fiber that keeps its worker is reported, and what waits behind it runs elsewhere meanwhile. A
- * hog here spins until what it keeps from running has run: were that left to its own worker, it
- * would never end. */
+/* A fiber that occupies its worker for long (a hog) is reported, and the tasks queued on that
+ * worker run elsewhere meanwhile. A hog in this test spins until the tasks it holds up have run: if
+ * they were left to its own worker, the hog would never end. */
 #include <unistd.h>
 
 #include "obs/reports.h"
 #include "obs/unwind.h"
 
-#define TOO_LONG 30000000000 /* ns: when a hog gives up and the test has failed */
+#define TOO_LONG 30000000000 /* ns: when a hog gives up and the test fails */
 
 static weft_pool *pool;
 static atomic_int served;
@@ -75,7 +75,7 @@ static void *park_then_serve(void *arg)
     return arg;
 }
 
-/* Sets its deadline on worker 0 when worker 1 sleeps already, and knows nothing of it. */
+/* Sets its deadline on worker 0 when worker 1 already sleeps and does not know of it. */
 static void *sleep_then_serve(void *worker_1_sleeps)
 {
     CHECK_EQ(weft_fiber_migrate(pool, WEFT_ANY_WORKER), 0);
@@ -83,7 +83,7 @@ static void *sleep_then_serve(void *worker_1_sleeps)
     while (worker_1_sleeps && !sleeps(1)) {
     }
     CHECK_EQ(weft_sleep(1000000), 0);
-    /* If the CPU was taken away for so long, the sleep was over before the hog began. */
+    /* If the thread lost the CPU for that long, the sleep ended before the hog began. */
     CHECK(weft_worker_self() == 1 || !atomic_load(&spinning));
     atomic_fetch_add(&served, 1);
     return NULL;
@@ -116,8 +116,8 @@ TEST(sleeping_worker_takes_timers_and_next_slot_of_hog)
     close_pool();
 }
 
-/* A wake into the next slot tells nobody, and the watchdog has long begun to empty the queues of
- * this worker. */
+/* A wake into the next slot notifies no worker, and the watchdog began long ago to empty this
+ * worker's queues. */
 static void *wake_late_then_spin(void *arg)
 {
     uint64_t end = ticks() + 10;
@@ -182,7 +182,7 @@ static void *spawn_then_spin(void *arg)
     for (int i = 0; i < CHILDREN; i++) {
         CHECK_EQ(weft_spawn(NULL, i % 2 ? yield_then_serve : serve, NULL, NULL), 0);
         if (i == CHILDREN / 2) {
-            weft_yield(); /* some of them are in the ring afterwards */
+            weft_yield(); /* some of the tasks are in the ring afterwards */
         }
     }
     spin_until_served(CHILDREN);
@@ -220,7 +220,7 @@ static void *be_reported_twice(void *arg)
     spin_until_reported(1);
     spin_for_ticks(5);
     CHECK_EQ(reports_of(WEFT_REPORT_HOG), 1);
-    weft_yield(); /* whether there is another or not */
+    weft_yield(); /* whether another fiber exists or not */
     spin_until_reported(2);
     return arg;
 }
@@ -261,7 +261,7 @@ TEST(hog_reports_can_be_disabled_per_pool)
 
 #define HOG_NS 200000000
 
-/* The longest time between two marks, of both fibers: there is one worker. */
+/* The longest time between two marks of both fibers: there is one worker. */
 static struct {
     int64_t last, longest;
 } marks;
@@ -273,7 +273,7 @@ static void mark(void)
     marks.last = now;
 }
 
-/* A turn is a tick long, unless the machine's other work makes it longer. */
+/* A turn lasts one tick, unless other load on the machine makes it longer. */
 static void *take_long_turns(void *arg)
 {
     for (int i = 0; i < 20; i++) {
@@ -323,7 +323,7 @@ TEST(idle_process_stops_watchdog_ticks_until_next_fiber)
         CHECK_EQ(weft_pool_spawn(pool, &fiber, spin_until_tick, NULL, NULL), 0);
         join(fiber);
         int64_t began = weft_now();
-        do { /* the last ones, however late they are */
+        do { /* the last reports, however late they are */
             before = ticks();
             nap(200);
             CHECK(weft_now() - began < TOO_LONG);

@@ -1,4 +1,4 @@
-/* A pool inside a host's own loop: poll, its descriptor and its next deadline. */
+/* A pool inside a host's own loop: poll, the pool's descriptor and its next deadline. */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -25,7 +25,7 @@ static void await_readable(weft_pool *pool)
 {
     struct pollfd fd = {.fd = weft_pool_fd(pool), .events = POLLIN};
     int n;
-    do { /* the watchdog may ask a thread for its stack */
+    do { /* the watchdog may interrupt a thread to sample its stack */
         n = poll(&fd, 1, 300000);
     } while (n < 0 && errno == EINTR);
     CHECK_EQ(n, 1);
@@ -33,7 +33,7 @@ static void await_readable(weft_pool *pool)
 
 static const struct weft_fiber_opts on_worker_0 = {.bound = true, .worker = 0};
 
-/* Runs fn in a fiber that is bound to worker 0, by polling once. */
+/* Runs fn in a fiber bound to worker 0, by polling once. */
 static weft_fiber begin_on_host(weft_pool *pool, weft_fn fn, void *arg)
 {
     weft_fiber fiber;
@@ -109,7 +109,7 @@ TEST(wake_of_fiber_bound_to_host_makes_pool_fd_readable)
         for (int i = 0; i < 50; i++) {
             atomic_int ran = 0;
             weft_fiber fiber = begin_on_host(pool, hold, &ran);
-            if (i % 2 && workers > 1) { /* from inside the pool, from outside it */
+            if (i % 2 && workers > 1) { /* alternately from inside the pool and from outside */
                 CHECK_EQ(weft_pool_spawn(pool, NULL, unpark_it, &fiber,
                                          &(struct weft_fiber_opts){.bound = true, .worker = 1}),
                          0);
@@ -141,7 +141,7 @@ static void wait_as_host(weft_pool *pool)
 {
     struct pollfd fd = {.fd = weft_pool_fd(pool), .events = POLLIN};
     int64_t deadline = weft_pool_next_deadline(pool);
-    CHECK(deadline != WEFT_FOREVER || readable(pool)); /* else nothing would ever happen again */
+    CHECK(deadline != WEFT_FOREVER || readable(pool)); /* otherwise nothing happens again */
     int64_t left = deadline - weft_now();
     left = left < 0 ? 0 : left;
     struct timespec timeout = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
@@ -212,7 +212,7 @@ static void epoll_add(int loop, int fd, int tag)
     CHECK_EQ(epoll_ctl(loop, EPOLL_CTL_ADD, fd, &event), 0);
 }
 
-/* The host's own descriptor fires at each round too: the pool is a guest. */
+/* The host's own descriptor fires in each iteration too: the pool is only a guest. */
 static void host_loop(struct server *server, int fibers)
 {
     int loop = epoll_create1(0), own = eventfd(1, EFD_SEMAPHORE | EFD_NONBLOCK);
@@ -228,7 +228,7 @@ static void host_loop(struct server *server, int fibers)
                            deadline == WEFT_FOREVER || atomic_load(&server->done) == fibers ? 100
                            : left < 0                                                       ? 0
                                       : (int)left);
-        CHECK(n >= 0 || errno == EINTR); /* or it was stopped and went on */
+        CHECK(n >= 0 || errno == EINTR); /* or the process was stopped and continued */
         for (int i = 0; i < n; i++) {
             uint64_t count;
             if (events[i].data.fd == 2 && read(own, &count, sizeof count) == sizeof count) {
@@ -289,7 +289,7 @@ TEST(other_workers_fire_timers_of_host_between_polls)
     for (int i = 0; i < 20;) {
         weft_fiber fiber = begin_on_host(pool, unbind_and_nap, pool);
         if (weft_join(fiber, &worker, 0) == 0) {
-            continue; /* a slow machine: the nap was over before the poll was */
+            continue; /* a slow machine: the nap ended before the poll */
         }
         CHECK_EQ(weft_join(fiber, &worker, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)worker, 1);

@@ -1,5 +1,5 @@
-/* What can be asked of a fiber: name, number, state, stack. And handles that have become stale:
- * however often a slot is used again, an old handle never reaches a new fiber. */
+/* Queries on a fiber: name, number, state, stack. And stale handles: however often a slot is
+ * reused, an old handle never reaches a new fiber. */
 /* labels: valgrind */
 #include "fiber/sanitizer.h"
 #include "sched/fibers.h"
@@ -133,7 +133,7 @@ static void *collects_texts(void *arg)
         CHECK_EQ(length, (int)strlen(texts[i]));
         CHECK_EQ(sscanf(texts[i], "#%u.%u", &slot, &generation), 2);
         if (i % 3 != 0) {
-            CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0); /* its slot is used again */
+            CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0); /* its slot is reused */
         } else {
             CHECK_EQ(weft_fiber_detach(fiber), 0);
         }
@@ -162,9 +162,9 @@ static enum weft_fiber_state state_of(weft_fiber fiber)
 static void *looks_at_its_parent(void *arg)
 {
     CHECK_EQ(state_of(weft_self()), WEFT_FIBER_RUNNING);
-    CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_READY); /* it yields */
+    CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_READY); /* the other fiber has yielded */
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
-    CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_WAITING); /* it joins */
+    CHECK_EQ(state_of(*(weft_fiber *)arg), WEFT_FIBER_WAITING); /* the other fiber joins */
     return NULL;
 }
 
@@ -223,7 +223,7 @@ static void *asks_for_stacks(void *arg)
         size_t size = 1, used = 1;
         CHECK_EQ(weft_spawn(&fiber, parks, NULL, &opts), 0);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
-        CHECK(size == 0 && used == 0); /* attached when it first runs */
+        CHECK(size == 0 && used == 0); /* the stack is attached when the fiber first runs */
         await_state(fiber, WEFT_FIBER_WAITING);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
         CHECK_EQ(size, sizes[i].given);
@@ -231,7 +231,7 @@ static void *asks_for_stacks(void *arg)
         CHECK_EQ(weft_fiber_unpark(fiber), 0);
         await_state(fiber, WEFT_FIBER_DONE);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
-        CHECK(size == 0 && used == 0); /* its stack is another's by now */
+        CHECK(size == 0 && used == 0); /* its stack belongs to another fiber by now */
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), -ESRCH);
     }
@@ -297,7 +297,7 @@ TEST(high_water_mark_shows_deepest_stack_use)
     run_in_fiber(1, measures_depth, NULL);
 }
 
-/* --- handles that are no longer, or never were ------------------------------------------------ */
+/* --- stale and invalid handles ---------------------------------------------------------------- */
 
 static void check_refused(weft_fiber fiber)
 {
@@ -328,7 +328,7 @@ static void *tries_what_never_was(void *arg)
     check_refused(WEFT_NO_FIBER);
     check_refused(UINT64_MAX);
     check_refused(UINT32_MAX);
-    check_refused(self + ((uint64_t)1 << 32));          /* the next that will live here */
+    check_refused(self + ((uint64_t)1 << 32));          /* the next fiber in this slot */
     check_refused(self & UINT64_C(0xffffffff00000000)); /* slot 0 */
     check_refused(memory.blocks + 1);
     check_refused(UINT64_C(0xffffffff00000000) | (uint32_t)self);
@@ -367,13 +367,13 @@ static void *lives_many_lives(void *arg)
         }
         check_refused(old[i]);
     }
-    CHECK(same_slot > lives / 2); /* or this tests nothing */
+    CHECK(same_slot > lives / 2); /* otherwise this tests nothing */
     CHECK_EQ(weft_spawn(&fiber, parks, NULL, NULL), 0);
     await_state(fiber, WEFT_FIBER_WAITING);
     for (int i = 0; i < lives; i++) {
         check_refused(old[i]);
     }
-    CHECK_EQ(state_of(fiber), WEFT_FIBER_WAITING); /* none of them reached it */
+    CHECK_EQ(state_of(fiber), WEFT_FIBER_WAITING); /* none of the calls reached it */
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     qsort(old, (size_t)lives, sizeof old[0], by_value);
@@ -388,7 +388,7 @@ TEST(stale_handle_is_rejected_after_any_slot_reuse)
     run_in_fiber(1, lives_many_lives, NULL);
 }
 
-/* Threads poke at a handle that one fiber after another leaves behind. */
+/* Threads use a handle that one fiber after another leaves stale. */
 struct target {
     _Atomic(weft_fiber) fiber;
     atomic_bool over;
@@ -410,7 +410,7 @@ static void *pokes(void *arg)
         CHECK(err == -ESRCH || strcmp(name, "target") == 0);
         err = weft_fiber_stack(fiber, &size, &used);
         CHECK(err == -ESRCH || size == 0 || size == (64 << 10));
-        weft_yield(); /* three threads, maybe on two CPUs: this one is not what is tested */
+        weft_yield(); /* three threads, maybe on two CPUs: this thread is not under test */
     }
     return NULL;
 }
@@ -436,7 +436,7 @@ static void *makes_targets(void *arg)
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
         if (i % 8 == 0) {
-            /* Most likely in the slot that the pokers' handle points to. */
+            /* Most likely in the slot that the other threads' handle refers to. */
             CHECK_EQ(weft_spawn(&other, is_not_unparked_by_accident, NULL, &opts), 0);
             CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
         }
@@ -462,7 +462,7 @@ TEST(calls_on_handle_of_ending_fiber_reach_no_other_fiber)
     pool_close(pool);
 }
 
-/* --- all of them, while they come and go ---------------------------------------------------- */
+/* --- enumeration while fibers start and end ------------------------------------------------- */
 
 static bool check_info(const struct weft_fiber_info *info, void *arg)
 {

@@ -1,10 +1,10 @@
-/* Interrupt: ends one wait with -EINTR, the one the fiber is in or the next that has to wait; kept
- * until then. */
+/* An interrupt ends one wait with -EINTR: the current wait, or the next call that has to wait. It
+ * stays pending until then. */
 /* labels: valgrind */
 #include "sched/fibers.h"
 
 static weft_event event;
-static weft_fiber never; /* a fiber that ends when the test says so */
+static weft_fiber never; /* a fiber that ends when the test tells it to */
 
 /* --- every kind of wait -------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ static int64_t far_away(bool timed)
     return timed ? weft_after(INT64_C(3600000000000)) : WEFT_FOREVER;
 }
 
-/* What was interrupted is said, until the next. */
+/* The object of the interrupted wait can be queried until the next interrupt. */
 static void check_ended(const struct kind *kind)
 {
     struct weft_fiber_ended_wait ended;
@@ -69,7 +69,7 @@ static void *waits_in_each_way(void *arg)
         const struct kind *kind = &kinds[i / 2];
         atomic_fetch_add(waits, 1);
         CHECK_EQ(kind->wait(far_away(i % 2)), -EINTR);
-        CHECK(!weft_fiber_is_interrupted()); /* delivered, and gone */
+        CHECK(!weft_fiber_is_interrupted()); /* delivered, and no longer pending */
         CHECK_EQ(kind->wait(weft_after(1000)), kind->timed_out);
         check_ended(kind); /* a timeout does not count */
     }
@@ -101,14 +101,14 @@ TEST(interrupt_ends_every_kind_of_wait_once)
     weft_event_deinit(&event);
 }
 
-/* --- kept until a wait delivers it ------------------------------------------------------------ */
+/* --- pending until a wait delivers it --------------------------------------------------------- */
 
 static void *interrupted_before(void *arg)
 {
     never = spawn(parks, NULL);
     for (size_t i = 0; i < KINDS; i++) {
         CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
-        CHECK_EQ(weft_fiber_interrupt(weft_self()), 0); /* two that were not delivered count once */
+        CHECK_EQ(weft_fiber_interrupt(weft_self()), 0); /* two undelivered interrupts count once */
         CHECK(weft_fiber_is_interrupted());
         weft_yield(); /* no wait */
         CHECK(weft_fiber_is_interrupted());
@@ -139,7 +139,7 @@ static void *needs_not_wait(void *arg)
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
-    CHECK(weft_fiber_is_interrupted()); /* none of these was a wait */
+    CHECK(weft_fiber_is_interrupted()); /* none of these calls waited */
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR);
     weft_event_reset(&event);
     return arg;
@@ -166,7 +166,7 @@ static void *takes_it_back(void *arg)
 TEST(clear_interrupt_drops_pending_interrupt)
 {
     CHECK(!weft_fiber_is_interrupted());
-    CHECK(!weft_fiber_clear_interrupt()); /* a plain thread has none */
+    CHECK(!weft_fiber_clear_interrupt()); /* a plain thread has no interrupt state */
     run_in_fiber(1, takes_it_back, NULL);
 }
 
@@ -205,16 +205,16 @@ TEST(interrupt_reaches_unstarted_fiber_and_ends_with_its_fiber)
     run_in_fiber(1, recycles_slots, NULL);
 }
 
-/* --- beside a cancel -------------------------------------------------------------------------- */
+/* --- together with a cancel ------------------------------------------------------------------- */
 
 static void *cancel_and_interrupt(void *arg)
 {
     CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED); /* the greater one */
+        CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED); /* the cancel takes precedence */
     }
-    CHECK(weft_fiber_is_interrupted()); /* nobody has delivered it */
+    CHECK(weft_fiber_is_interrupted()); /* the interrupt has not been delivered */
     return arg;
 }
 
@@ -265,7 +265,7 @@ TEST(concurrent_interrupts_are_delivered_and_never_doubled)
     weft_event_deinit(&event);
 }
 
-/* One at a time, none is lost: the next is sent when the last was seen. */
+/* One at a time, none is lost: the next interrupt is sent after the previous one was seen. */
 static void *answers_interrupts(void *arg)
 {
     atomic_int *seen = arg;

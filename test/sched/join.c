@@ -1,5 +1,5 @@
-/* Join: from fibers and plain threads, by many at once, with rights that are counted, with
- * deadlines and cancels that race with the end. */
+/* Join: by fibers and plain threads, by many joiners at once, with counted join rights, and with
+ * deadlines and cancels that race with the fiber's end. */
 /* labels: valgrind */
 #include "base/assert.h"
 #include "fixture.h"
@@ -30,7 +30,7 @@ static void *joins_finished(void *arg)
     void *result = NULL;
     (void)arg;
     await_state(fiber, WEFT_FIBER_DONE);
-    CHECK_EQ(weft_join(fiber, &result, 0), 0); /* there is nothing to wait for */
+    CHECK_EQ(weft_join(fiber, &result, 0), 0); /* nothing to wait for */
     CHECK_EQ((intptr_t)result, 5);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), -ESRCH);
 
@@ -168,7 +168,7 @@ TEST(fibers_and_threads_join_concurrently_one_right_each)
     pthread_t threads[THREADS];
     void *result;
     CHECK_EQ(weft_pool_spawn(pool, &fiber, parks, (void *)11, NULL), 0);
-    for (int i = 1; i < JOINERS + THREADS; i++) { /* it was born with one */
+    for (int i = 1; i < JOINERS + THREADS; i++) { /* the fiber starts with one right */
         CHECK_EQ(weft_fiber_share(fiber), 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -215,7 +215,7 @@ TEST(concurrent_joins_with_one_right_have_one_winner)
     run_in_fiber(3, joins_by_many, NULL);
 }
 
-/* Joiners that leave by their deadlines, from the middle and both ends of the list, while others
+/* Joiners leave by their deadlines, from the middle and both ends of the list, while others
  * stay. */
 static void *joins_until(void *arg)
 {
@@ -278,7 +278,7 @@ static void *shares(void *arg)
 
     fiber = spawn(gives_back, 15);
     await_state(fiber, WEFT_FIBER_DONE);
-    CHECK_EQ(weft_fiber_share(fiber), 0); /* also after the end */
+    CHECK_EQ(weft_fiber_share(fiber), 0); /* also after the fiber's end */
     CHECK_EQ(weft_fiber_detach(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 15);
@@ -322,7 +322,7 @@ static void *detaches(void *arg)
     weft_fiber joiner, fiber = spawn(parks, 17);
     void *result;
     (void)arg;
-    /* Detached by its last right, while somebody waits already: the waiter is served. */
+    /* The last right is detached while a joiner already waits: the joiner gets the result. */
     joiner = spawn(joins_what_arg_points_to, (intptr_t)&fiber);
     await_state(joiner, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_fiber_detach(fiber), 0);
@@ -376,7 +376,7 @@ TEST(fiber_can_detach_itself)
 
 static void check_join_times_out(weft_fiber fiber)
 {
-    /* What is before the start of the program is a bug in debug builds. */
+    /* A deadline before the start of the program is a bug in debug builds. */
     const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -1, WEFT_DEBUG ? 0 : INT64_MIN};
     void *result = &result;
     for (size_t i = 0; i < 4; i++) {
@@ -417,7 +417,7 @@ TEST(join_times_out_and_keeps_its_right)
     pool_close(pool);
 }
 
-/* --- races with the end ------------------------------------------------------------------ */
+/* --- races with the fiber's end ---------------------------------------------------------- */
 
 static void *ends_after_a_while(void *arg)
 {
@@ -428,7 +428,8 @@ static void *ends_after_a_while(void *arg)
     return arg;
 }
 
-/* Joined under a deadline near the end: the result now, or an error now and the result later. */
+/* A join with a deadline near the fiber's end returns the result, or an error first and the result
+ * later. */
 static void join_near_the_end(weft_fiber fiber, intptr_t value, uint64_t *random)
 {
     void *result = NULL;
@@ -520,7 +521,7 @@ static void *races_cancels(void *arg)
         CHECK(err == 0 || err == -ESRCH);
         CHECK_EQ(weft_join(joiner, &why, WEFT_FOREVER), 0);
         cancelled += why != NULL;
-        /* Who was cancelled left the right to others. */
+        /* A cancelled joiner left its right to others. */
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), why != NULL ? 0 : -ESRCH);
     }
     return (void *)(intptr_t)cancelled;
@@ -532,8 +533,8 @@ TEST(cancel_racing_with_fiber_end_uses_or_keeps_join_right)
     run_in_fiber(3, races_cancels, (void *)2);
 }
 
-/* Many join, one right each, while the fiber ends: nobody goes away empty, and the rights come out
- * even. */
+/* Many joiners with one right each race with the fiber's end: every joiner gets the result, and no
+ * right is left over. */
 struct storm {
     weft_fiber fiber;
     atomic_int served;

@@ -1,5 +1,6 @@
-/* Under the kernel's limits (address space, descriptors): errors where the header promises them,
- * nothing half-made, and everything works again when a limit is lifted or fibers have ended. */
+/* Under the kernel's limits (address space, descriptors) calls return the documented errors and
+ * leave nothing half-made, and everything works again after a limit is lifted or fibers have
+ * ended. */
 /* not under: asan tsan valgrind qemu */
 #include <sys/resource.h>
 
@@ -50,7 +51,7 @@ static void *park(void *arg)
 
 static weft_fiber fibers[MOST];
 
-/* Spawns until the kernel refuses; every fiber that was made also gets its stack. */
+/* Spawns until the kernel refuses; every created fiber also gets its stack. */
 static int fill(weft_pool *pool, size_t stack_bytes)
 {
     struct weft_fiber_opts opts = {.stack_bytes = stack_bytes};
@@ -86,7 +87,7 @@ static void fill_again_and_again(size_t stack_bytes, size_t room, int least)
     }
     int again = fill(pool, stack_bytes);
     fprintf(stderr, ", then %d\n", again);
-    CHECK(again >= first / 2); /* workers keep some stacks for themselves */
+    CHECK(again >= first / 2); /* workers keep some stacks in their caches */
     lift_limit();
     CHECK_EQ(weft_pool_spawn(pool, &fibers[again], park, NULL, NULL), 0);
     empty(again + 1);
@@ -123,7 +124,7 @@ static void *nothing(void *arg)
     return arg;
 }
 
-/* One fiber with a large stack must not reserve 64 of them. */
+/* One fiber with a large stack must not reserve 64 such stacks. */
 static void be_modest(void *arg)
 {
     (void)arg;
@@ -160,7 +161,7 @@ static void start_without_room(void *arg)
     pthread_attr_t attr;
     (void)arg;
     CHECK_EQ(pthread_attr_init(&attr),
-             0); /* else a thread's stack is as large as `ulimit -s` says */
+             0); /* otherwise a thread's stack is as large as `ulimit -s` says */
     CHECK_EQ(pthread_attr_setstacksize(&attr, (size_t)8 << 20), 0);
     CHECK_EQ(pthread_setattr_default_np(&attr), 0);
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 8}), 0);
@@ -191,7 +192,7 @@ static void create_without_room(void *arg)
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_pool_create(&pool, &opts), -ENOMEM);
     }
-    opts.workers = 32; /* what was taken for the large one is free again */
+    opts.workers = 32; /* the memory taken for the large pool is free again */
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     weft_pool_destroy(pool);
 }
@@ -212,7 +213,7 @@ static void create_without_descriptors(void *arg)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     CHECK_EQ(weft_pool_create(&pool, &opts), -EMFILE);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-    CHECK_EQ(weft_pool_create(&pool, &opts), 0); /* the thread is still free to be a caller */
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0); /* the thread can still become a caller */
     weft_pool_destroy(pool);
 }
 

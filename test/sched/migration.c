@@ -1,4 +1,4 @@
-/* Moving a running fiber to another pool or worker, for good or for a while. */
+/* Moving a running fiber to another pool or worker, permanently or temporarily. */
 /* labels: valgrind */
 #include "sched/fixture.h"
 
@@ -20,7 +20,7 @@ static void check_at(weft_pool *pool, int worker)
     }
 }
 
-/* Suspends in every way that lets an unbound fiber wander off. */
+/* Suspends in every way that lets an unbound fiber change its worker. */
 static void wander(void)
 {
     for (int i = 0; i < 30; i++) {
@@ -58,7 +58,7 @@ static void *end_at_once(void *arg)
     return arg;
 }
 
-/* --- for good -------------------------------------------------------------------- */
+/* --- permanently ----------------------------------------------------------------- */
 
 static void *move_around(void *arg)
 {
@@ -270,13 +270,13 @@ TEST(migration_to_pool_at_max_fibers_fails)
     CHECK_EQ(weft_join(held, NULL, WEFT_FOREVER), 0);
     for (int i = 0; i < 5; i++) {
         run_in_pool(pools.a, 0, go_and_come_back,
-                    &pools); /* a guest's place is free when it left */
+                    &pools); /* a guest's place is free after it left */
     }
     pool_close(pools.a);
     pool_close(pools.b);
 }
 
-/* --- for a while ------------------------------------------------------------------- */
+/* --- temporarily ------------------------------------------------------------------- */
 
 static void *visit_and_return(void *arg)
 {
@@ -421,7 +421,7 @@ static void *answer(void *arg)
     wander();
     check_at(call->pool, call->worker);
     if (call->caller) {
-        CHECK_EQ(weft_self(), call->caller); /* no second fiber is made */
+        CHECK_EQ(weft_self(), call->caller); /* no second fiber is created */
     }
     return call;
 }
@@ -481,7 +481,7 @@ TEST(fiber_can_exit_inside_call_on)
     pools_close(&pools);
 }
 
-/* --- cancel while away --------------------------------------------------------------- */
+/* --- cancel during a visit ----------------------------------------------------------- */
 
 static void *wait_for_cancel(void *arg)
 {
@@ -665,8 +665,8 @@ TEST(many_fibers_migrating_between_three_pools_are_not_lost)
     pools_close(&pools);
 }
 
-/* The last thing that the pool it comes from does for a fiber is to queue it at home. Home may be
- * gone a moment later. */
+/* The last action of the visited pool for a fiber is to queue it in its own pool, which may be
+ * destroyed a moment later. */
 TEST(pool_can_be_destroyed_once_migrated_fibers_returned)
 {
     weft_pool *away = pool_open(&(struct weft_pool_opts){.workers = 2});
@@ -684,7 +684,7 @@ TEST(pool_can_be_destroyed_once_migrated_fibers_returned)
     pool_close(away);
 }
 
-/* The same for a wake from another pool. */
+/* As above, for a wake from another pool. */
 struct pair {
     weft_pool *other;
     atomic_uint_least64_t waits;
@@ -729,8 +729,7 @@ TEST(pool_can_be_destroyed_once_last_fiber_was_woken)
     pool_close(other);
 }
 
-/* --- an unpark that says where ------------------------------------------------------------------
- */
+/* --- unpark with a destination ---------------------------------------------------------------- */
 
 struct resting {
     weft_pool *pool;
@@ -763,7 +762,7 @@ TEST(unpark_on_moves_parked_fiber_to_any_worker_of_any_pool)
     weft_pool *targets[] = {pools.a, pools.b, pools.c};
     for (int i = 0; i < 36; i++) {
         weft_pool *target = targets[i % 3];
-        int worker = i / 3 % 4 - 1; /* and to none */
+        int worker = i / 3 % 4 - 1; /* -1: any worker */
         weft_fiber fiber =
             rest_in(pools.a, &r, i % 2 ? WEFT_FOREVER : weft_after(WEFT_MINUTES(60)));
         CHECK_EQ(weft_fiber_unpark_on(fiber, target, worker), 0);
@@ -786,7 +785,7 @@ TEST(pool_left_by_parked_fiber_can_be_destroyed)
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK(r.pool == to);
     }
-    pool_close(from); /* neither its timers nor its counts know the fibers any more */
+    pool_close(from); /* neither the pool's timers nor its counts know the fibers any more */
     pool_close(to);
 }
 
@@ -829,7 +828,7 @@ TEST(scoped_migration_returns_to_origin_after_unpark_on)
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(pools.a, &fiber, comes_back, &pools, NULL), 0);
     await_state(fiber, WEFT_FIBER_WAITING);
-    while (weft_fiber_unpark_on(fiber, pools.c, 1) == -EBUSY) { /* it was on its way to b */
+    while (weft_fiber_unpark_on(fiber, pools.c, 1) == -EBUSY) { /* the fiber was on its way to b */
     }
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     pools_close(&pools);
@@ -859,7 +858,7 @@ TEST(failed_unpark_on_changes_nothing)
     CHECK_EQ(weft_pool_spawn(full, &waits, waits_on_event, &event, NULL), 0);
     CHECK_EQ(weft_fiber_unpark_on(fiber, full, 0), -EAGAIN);
     await_state(waits, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_fiber_unpark_on(waits, pools.a, 0), -EBUSY); /* it waits, but not in park */
+    CHECK_EQ(weft_fiber_unpark_on(waits, pools.a, 0), -EBUSY); /* waits, but not in park */
     weft_event_set(&event);
     CHECK_EQ(weft_join(waits, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fiber_unpark_on(waits, pools.a, 0), -ESRCH);
@@ -887,15 +886,15 @@ TEST(failed_unpark_on_changes_nothing)
 
     enum weft_fiber_state state;
     CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    CHECK_EQ(state, WEFT_FIBER_WAITING); /* after all that */
+    CHECK_EQ(state, WEFT_FIBER_WAITING); /* after all those calls */
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK(r.pool == pools.a);
     pools_close(&pools);
 }
 
-/* Unparks of both kinds, timeouts and cancels at once: each park ends once, and where it was sent.
- */
+/* Unparks of both kinds, timeouts and cancels race: each park ends once, on the worker it was sent
+ * to. */
 struct chase {
     struct pools pools;
     weft_fiber fiber;

@@ -1,4 +1,4 @@
-/* A caller's bug ends the program with a line that says what was done. Each runs in a child; this
+/* A caller's bug aborts the program with a line that names the bug. Each bug runs in a child; this
  * process never starts a thread. */
 #include <fenv.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ static void no_core(void)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 }
 
-/* A fiber that does it, in a child's own pool. */
+/* Runs the buggy function in a fiber of the child's own pool. */
 static void in_fiber(weft_fn fn)
 {
     no_core();
@@ -156,7 +156,7 @@ static void gets_wrongly(void *arg)
 
 TEST(return_with_cleanup_pushed_aborts)
 {
-    if (!WEFT__ASAN) { /* which finds that out by itself */
+    if (!WEFT__ASAN) { /* ASan finds this bug by itself */
         expect_abort(returns_with_node,
                      "main returned from the frame of a cleanup that it had not popped");
     }
@@ -168,7 +168,7 @@ TEST(use_of_uncreated_key_aborts)
     expect_abort(gets_wrongly, "4294967295 is not a key");
 }
 
-/* --- hops -------------------------------------------------------------------------------- */
+/* --- migration --------------------------------------------------------------------------- */
 
 static void *leaves_without_entering(void *arg)
 {

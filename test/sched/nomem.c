@@ -1,5 +1,6 @@
-/* Every request for memory fails once, and from some request on all of them: an error each time, or
- * success, nothing half-made, nothing leaked, and everything works again afterwards. */
+/* Allocation failures: in each run one request fails, or all requests from some point on. Each call
+ * returns an error or succeeds, nothing is half-made or leaked, and everything works again
+ * afterwards. */
 #include "base/alloc.h"
 
 #include "fiber/sanitizer.h"
@@ -20,18 +21,18 @@ static void *count(void *counter)
     return counter;
 }
 
-/* --- one run that uses everything that asks for memory ----------------------------------- */
+/* --- one run that uses everything that allocates ----------------------------------------- */
 
 #define CHILDREN 40
 #define JOBS 10
 
 struct run {
     weft_pool *pool;
-    int errors; /* calls that were refused */
+    int errors; /* calls that failed */
     atomic_int expected, ran;
 };
 
-/* The only answers a refused request may lead to. */
+/* The only errors that a failed allocation may lead to. */
 static bool refused(struct run *run, int err)
 {
     CHECK(err == 0 || err == -ENOMEM || err == -EAGAIN);
@@ -43,7 +44,7 @@ static void *be_parent(void *arg)
 {
     struct run *run = arg;
     weft_fiber child;
-    for (int i = 0; i < CHILDREN; i++) { /* more than the fresh queue holds: it grows */
+    for (int i = 0; i < CHILDREN; i++) { /* more than the fresh queue holds: the queue grows */
         int err = weft_spawn(NULL, count, &run->ran, NULL);
         atomic_fetch_add(&run->expected, !refused(run, err));
     }
@@ -102,7 +103,7 @@ static void create_and_submit(struct run *run)
     }
 }
 
-/* Returns how many calls were refused. */
+/* Returns how many calls failed. */
 static int use_everything(void)
 {
     struct run run = {0};
@@ -138,7 +139,8 @@ struct failure {
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
 
-/* A process of its own for each k: stacks and control blocks are reserved once for ever. */
+/* A separate process for each k: stacks and control blocks are reserved for the life of the
+ * process. */
 static void fail_in_child(void *arg)
 {
     const struct failure *failure = arg;
@@ -200,7 +202,7 @@ static void *park(void *arg)
 
 #define MOST 4096
 
-/* Spawns until there is no memory; returns how many. */
+/* Spawns until there is no memory; returns the number of fibers. */
 static int fill(weft_pool *pool, weft_fiber *fibers, size_t stack_bytes)
 {
     struct weft_fiber_opts opts = {.stack_bytes = stack_bytes};
@@ -211,7 +213,7 @@ static int fill(weft_pool *pool, weft_fiber *fibers, size_t stack_bytes)
         CHECK(++made < MOST);
     }
     CHECK_EQ(err, -ENOMEM);
-    await_count(&parked, made); /* every one that was made got its stack */
+    await_count(&parked, made); /* every created fiber got its stack */
     return made;
 }
 
@@ -223,8 +225,8 @@ static void empty(const weft_fiber *fibers, int made)
     }
 }
 
-/* The credits of ended fibers are with the workers they ended on, which keep none while they
- * sleep. */
+/* Stack credits of ended fibers stay with the workers on which they ended; a sleeping worker keeps
+ * none. */
 static void spawn_when_idle(weft_pool *pool, size_t stack_bytes, atomic_int *ran)
 {
     struct weft_fiber_opts opts = {.stack_bytes = stack_bytes};
@@ -265,7 +267,7 @@ TEST(spawn_after_enomem_works_again_when_fibers_ended)
 static void *burst(void *ran)
 {
     weft__alloc_fail_after(1,
-                           true); /* the fresh queue cannot grow: the global one takes the rest */
+                           true); /* the fresh queue cannot grow: the global queue takes the rest */
     for (int i = 0; i < 50; i++) {
         CHECK_EQ(weft_spawn(NULL, count, ran, NULL), 0);
     }
@@ -278,7 +280,7 @@ TEST(fresh_queue_that_cannot_grow_loses_no_fiber)
     atomic_int ran = 0;
     struct weft_pool_opts opts = {.workers = 2, .ring_slots = 4, .fresh_slots = 2};
     weft_pool *pool = pool_open(&opts);
-    /* Control blocks and credits for the burst, on whatever worker it runs. */
+    /* Reserves control blocks and credits for the burst, on whichever worker runs it. */
     struct weft_job jobs[200];
     for (int i = 0; i < 200; i++) {
         jobs[i] = (struct weft_job){count, &ran};
@@ -301,7 +303,7 @@ TEST(batch_submit_without_memory_runs_all_or_none)
     }
     CHECK_EQ(weft_pool_submit_batch(pool, jobs, 10), 0);
     weft__alloc_fail_after(1, true);
-    CHECK_EQ(weft_pool_submit_batch(pool, jobs, MANY), -ENOMEM); /* after some were made */
+    CHECK_EQ(weft_pool_submit_batch(pool, jobs, MANY), -ENOMEM); /* after some were created */
     weft__alloc_fail_after(0, false);
     CHECK_EQ(weft_pool_submit_batch(pool, jobs, MANY), 0);
     pool_close(pool);

@@ -1,4 +1,5 @@
-/* NULL for an object that a call cannot do without ends the program with the names of both. */
+/* Passing NULL for a required object aborts the program with a message that names the call and the
+ * argument. */
 /* labels: valgrind */
 #include <weft/blocking.h>
 #include <weft/buf.h>
@@ -84,7 +85,7 @@ TEST(null_object_aborts_with_call_and_object_name)
     }
 }
 
-/* To give nothing up is no mistake. */
+/* Destroying NULL is not an error. */
 TEST(destroy_of_null_is_accepted)
 {
     weft_pool_destroy(NULL);

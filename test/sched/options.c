@@ -1,4 +1,4 @@
-/* A pool's options: defaults, limits, and what a worker's thread looks like afterwards. */
+/* A pool's options: defaults, limits, and their effect on the worker threads. */
 /* labels: valgrind */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -187,7 +187,7 @@ static void check_mask_of_worker(weft_pool *pool, int worker, int cpu)
     CHECK(CPU_ISSET(cpu, &mask));
 }
 
-/* The allowed CPUs, in an order that is not that of their numbers. */
+/* The allowed CPUs, not in the order of their numbers. */
 static size_t allowed_cpus(int *cpus)
 {
     cpu_set_t set;
@@ -206,7 +206,7 @@ TEST(each_worker_is_pinned_to_its_cpu_list_entry)
     int cpus[CPU_SETSIZE];
     size_t n = allowed_cpus(cpus);
     n = n > 4 ? 4 : n;
-    unsigned workers = (unsigned)n + 1; /* the last begins the list again */
+    unsigned workers = (unsigned)n + 1; /* the last worker starts the list again */
     weft_pool *pool =
         pool_open(&(struct weft_pool_opts){.workers = workers, .cpus = cpus, .cpu_count = n});
     for (unsigned i = 0; i < workers; i++) {
@@ -279,7 +279,7 @@ TEST(caller_keeps_its_thread_name)
     CHECK_STR(inside, before);
 }
 
-/* --- how many, in which order ------------------------------------------------------ */
+/* --- worker count and order -------------------------------------------------------- */
 
 static void *hold(void *arg)
 {
@@ -424,7 +424,7 @@ static void *read_byte(void *in)
     return NULL;
 }
 
-/* It hears of timers, of descriptors and of its end all the same. */
+/* The worker still serves timers, descriptors and the stop. */
 EACH_DRIVER(worker_that_never_parks_serves_timers_and_descriptors)
 {
     int in, out;
@@ -450,7 +450,7 @@ static void names_no_driver(void *arg)
     check_refused(NULL);
     CHECK_EQ(weft_loop_create(&loop, NULL), -EINVAL);
     CHECK_EQ(weft_run(end_at_once, NULL, NULL, NULL), -EINVAL);
-    check_taken(&(struct weft_pool_opts){.driver = WEFT_DRIVER_EPOLL}); /* it is not looked at */
+    check_taken(&(struct weft_pool_opts){.driver = WEFT_DRIVER_EPOLL}); /* ignored */
     (void)arg;
 }
 

@@ -1,5 +1,5 @@
-/* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is
- * lost. */
+/* Park and unpark: an early unpark is kept as a permit, two unparks count once, a stale one is
+ * refused, none is lost. */
 /* labels: valgrind */
 #include "base/assert.h"
 #include "sched/fibers.h"
@@ -16,7 +16,7 @@ static void *unparks_itself(void *arg)
     CHECK_EQ(weft_fiber_unpark(self), 0);
     CHECK_EQ(weft_fiber_unpark(self), 0);
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
-    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT); /* three have counted once */
+    CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT); /* three unparks counted once */
     return NULL;
 }
 
@@ -31,11 +31,11 @@ static void *unparks_before_the_first_run(void *arg)
     weft_fiber fiber = spawn(parks, (void *)1), created;
     void *result;
     (void)arg;
-    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* it has not even started */
+    CHECK_EQ(weft_fiber_unpark(fiber), 0); /* the fiber has not even started */
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
 
     CHECK_EQ(weft_fiber_create(&created, parks, NULL, NULL), 0);
-    CHECK_EQ(weft_fiber_unpark(created), 0); /* it belongs to no pool yet */
+    CHECK_EQ(weft_fiber_unpark(created), 0); /* the fiber belongs to no pool yet */
     CHECK_EQ(weft_fiber_submit(created, weft_pool_self(), WEFT_ANY_WORKER), 0);
     CHECK_EQ(weft_join(created, &result, WEFT_FOREVER), 0);
     return NULL;
@@ -63,7 +63,8 @@ static void *unparks_twice_while_it_waits(void *arg)
     weft_fiber fiber = spawn(counts_parks, &parked);
     (void)arg;
     await_state(fiber, WEFT_FIBER_WAITING);
-    /* The first ends the wait; the second comes before it ran, and is for its next park. */
+    /* The first unpark ends the wait; the second arrives before the fiber ran, and is for its next
+     * park. */
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
@@ -85,12 +86,12 @@ static void *unparks_the_dead(void *arg)
     (void)arg;
     CHECK_EQ(weft_fiber_unpark(fiber), 0);
     await_state(fiber, WEFT_FIBER_DONE);
-    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH); /* ended, its result still there */
+    CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH); /* ended, its result not yet collected */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
     CHECK_EQ(weft_fiber_unpark(WEFT_NO_FIBER), -ESRCH);
 
-    /* The next in the same slot has no permit from that. */
+    /* The next fiber in the same slot has no permit from that. */
     weft_fiber next = spawn(parks, NULL);
     CHECK_EQ(weft_fiber_unpark(fiber), -ESRCH);
     await_state(next, WEFT_FIBER_WAITING);
@@ -144,13 +145,13 @@ TEST(plain_thread_cannot_park)
 
 static void *parks_with_deadlines(void *arg)
 {
-    /* What is before the start of the program is a bug in debug builds. */
+    /* A deadline before the start of the program is a bug in debug builds. */
     const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -1, WEFT_DEBUG ? 0 : INT64_MIN};
     (void)arg;
     for (size_t i = 0; i < 4; i++) {
         CHECK_EQ(weft_fiber_park(past[i]), -ETIMEDOUT);
         CHECK_EQ(weft_fiber_unpark(weft_self()), 0);
-        CHECK_EQ(weft_fiber_park(past[i]), 0); /* a permit is better than a deadline */
+        CHECK_EQ(weft_fiber_park(past[i]), 0); /* a permit takes precedence over a deadline */
     }
     for (int64_t ns = 1; ns <= 2000000; ns = ns * 10 + 7) {
         int64_t deadline = weft_after(ns);
@@ -206,7 +207,7 @@ TEST(park_deadline_arithmetic_does_not_wrap)
     CHECK(weft_now() >= now);
 }
 
-/* --- what an unpark does not end -------------------------------------------------------- */
+/* --- waits that an unpark does not end -------------------------------------------------- */
 
 static void *joins_undisturbed(void *arg)
 {
@@ -276,7 +277,7 @@ TEST(plain_thread_unparks_fiber_each_time)
     pool_close(pool);
 }
 
-/* --- hand-offs: nothing may be lost ----------------------------------------------------------- */
+/* --- hand-offs lose no wake-up ---------------------------------------------------------------- */
 
 struct pair {
     _Atomic(weft_fiber) player[2];
@@ -357,7 +358,7 @@ TEST(no_park_unpark_handoff_is_lost_among_deadlines)
     run_in_fiber(3, starts_pairs, (void *)1);
 }
 
-/* Each permit lets one park through, however many threads give them. */
+/* Each permit lets one park through, however many threads unpark. */
 struct tally {
     weft_fiber fiber;
     atomic_int given, taken, givers;
@@ -370,7 +371,7 @@ static void *takes_permits(void *arg)
     struct tally *tally = arg;
     bool all;
     do {
-        all = atomic_load(&tally->givers) == GIVERS; /* then what was given is there to be taken */
+        all = atomic_load(&tally->givers) == GIVERS; /* then all given permits are there */
         int err = weft_fiber_park(all ? 0 : weft_after(100000));
         CHECK(err == 0 || err == -ETIMEDOUT);
         atomic_fetch_add(&tally->taken, err == 0);

@@ -1,4 +1,4 @@
-/* Perf events: who is told, of what, and when nobody is told any more. */
+/* Perf events: which callbacks get which events, and when they stop. */
 #include <weft/perf.h>
 
 #include "sched/fixture.h"
@@ -45,7 +45,7 @@ static void begin(uint64_t types)
 static void end(void)
 {
     CHECK_EQ(weft_perf_remove(&perf), 0);
-    atomic_store(&wanted, 0); /* on_event would complain from now on */
+    atomic_store(&wanted, 0); /* on_event fails the test from now on */
 }
 
 #define BIT(type) (UINT64_C(1) << (type))
@@ -72,12 +72,12 @@ TEST(perf_callback_is_installed_once)
     CHECK_EQ(weft_perf_remove(&other), 0);
 }
 
-/* One of several: what it wants, and what it was told. */
+/* One of several callbacks: the types it wants, and the events it got. */
 struct listener {
     struct weft_perf perf;
     uint64_t types;
     atomic_ulong told;
-    weft_pool *from; /* the last event's */
+    weft_pool *from; /* of the last event */
 };
 
 static bool listener_accepts(unsigned type, void *arg)
@@ -114,10 +114,10 @@ TEST(each_perf_callback_gets_only_accepted_types)
     listen_for(&second, BIT(b), NULL);
     weft_perf_event(a, 1, 1, 1);
     CHECK_EQ(weft_perf_remove(&first.perf), 0);
-    weft_perf_event(a, 1, 1, 1); /* the others still hear theirs */
+    weft_perf_event(a, 1, 1, 1); /* the other callbacks still get their events */
     weft_perf_event(b, 1, 1, 1);
     CHECK_EQ(weft_perf_remove(&both.perf), 0);
-    CHECK_EQ(weft_perf_begin(a), 0); /* nobody is left for it */
+    CHECK_EQ(weft_perf_begin(a), 0); /* no callback is left for it */
     CHECK(weft_perf_begin(b) > 0);
     weft_perf_event(b, 1, 1, 1);
     CHECK_EQ(weft_perf_remove(&second.perf), 0);
@@ -174,7 +174,7 @@ TEST(perf_event_names_its_pool)
     pool_close(b);
 }
 
-/* The runtime's own, of two pools that sleep and work. */
+/* Events of the runtime itself, from two pools that sleep and work. */
 TEST(runtime_perf_events_reach_callback_of_their_pool)
 {
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -198,14 +198,14 @@ TEST(perf_spans_of_accepted_types_only_are_reported)
     CHECK(a >= WEFT_PERF_USER && b > a);
     CHECK_EQ(weft_perf_register("encode"), a);
     CHECK_STR(weft_perf_name((unsigned)a), "encode");
-    CHECK_EQ(weft_perf_begin((unsigned)a), 0); /* nobody is there */
+    CHECK_EQ(weft_perf_begin((unsigned)a), 0); /* no callback is installed */
     begin(BIT(a));
     int64_t began = weft_perf_begin((unsigned)a);
     CHECK(began > 0);
     CHECK_EQ(weft_perf_begin((unsigned)b), 0);
     weft_perf_end((unsigned)a, began, 3, 1000);
     weft_perf_end((unsigned)b, 0, 1, 1);
-    weft_perf_end((unsigned)b, INT64_MIN, 1, 1); /* no time at which something began */
+    weft_perf_end((unsigned)b, INT64_MIN, 1, 1); /* not the start time of anything */
     weft_perf_event((unsigned)a, 77, 1, 10);
     weft_perf_event((unsigned)b, 77, 1, 10);
     weft_perf_event(1000, 1, 1, 1);
@@ -250,10 +250,10 @@ TEST(perf_names_are_checked_and_types_are_limited)
     CHECK_EQ(last, -ENOSPC);
     CHECK(weft_perf_name(WEFT_PERF_TYPES - 1));
     CHECK(!weft_perf_name(WEFT_PERF_TYPES));
-    CHECK_EQ(weft_perf_register("encode") >= 0, 1); /* an old one is still found */
+    CHECK_EQ(weft_perf_register("encode") >= 0, 1); /* an already registered name is still found */
 }
 
-/* --- what the runtime tells ---------------------------------------------------------- */
+/* --- events of the runtime ----------------------------------------------------------- */
 
 /* On a loaded machine a worker may be so late that it need not sleep at all. */
 static void *sleep_until_told(void *arg)
@@ -281,7 +281,7 @@ TEST(perf_reports_worker_sleep_and_work_spans)
 
 static void *yield_for_long(void *arg)
 {
-    while (atomic_load(&told[WEFT_PERF_WORK]) < 2) { /* though it never sleeps */
+    while (atomic_load(&told[WEFT_PERF_WORK]) < 2) { /* although the worker never sleeps */
         weft_yield();
     }
     return arg;
@@ -353,7 +353,7 @@ TEST(perf_reports_waits_of_fibers_and_threads)
 {
     weft_event event;
     for (int tries = 1;;
-         tries++) { /* if it comes late to its wait, that is shorter or none at all */
+         tries++) { /* a worker that starts its wait late waits for a shorter time or not at all */
         begin(BIT(WEFT_PERF_ACQUIRE));
         run_in_fiber(1, sleep_a_little, NULL);
         CHECK(told[WEFT_PERF_ACQUIRE] <= 1);
@@ -364,7 +364,7 @@ TEST(perf_reports_waits_of_fibers_and_threads)
         end();
     }
     weft_event_init(&event, NULL);
-    do { /* it need not wait if it comes too late to it */
+    do { /* the fiber need not wait if it is too late */
         CHECK_EQ(weft_event_wait(&event, weft_after(MS)), -ETIMEDOUT);
     } while (told[WEFT_PERF_ACQUIRE] == 1);
     CHECK_EQ(told[WEFT_PERF_ACQUIRE], 2);
@@ -374,7 +374,7 @@ TEST(perf_reports_waits_of_fibers_and_threads)
     end();
 }
 
-/* --- against removal -------------------------------------------------------------------- */
+/* --- concurrent removal ----------------------------------------------------------------- */
 
 static void *do_a_bit_of_all(void *arg)
 {
@@ -402,7 +402,7 @@ TEST(removed_perf_callback_is_not_called)
     }
     pthread_t thread = thread_open(do_a_bit_of_all, &stop);
     for (long i = check_scale(100); i > 0; i--) {
-        begin(i % 3 ? UINT64_MAX : BIT(WEFT_PERF_QUEUE)); /* on_event checks what was accepted */
+        begin(i % 3 ? UINT64_MAX : BIT(WEFT_PERF_QUEUE)); /* on_event checks the accepted types */
         weft_yield();
         end();
     }

@@ -1,4 +1,4 @@
-/* Compute pools: shared ones, and crews of isolated threads with a placement rule. */
+/* Compute pools: shared ones, and sets of isolated one-thread pools with a placement rule. */
 /* labels: valgrind */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -32,7 +32,7 @@ TEST(default_pool_set_has_one_member_per_usable_cpu)
     CHECK(weft_pool_set_member(pools, weft_pool_set_size(pools)) == NULL);
     weft_pool_set_destroy(pools);
     weft_pool_set_destroy(NULL);
-    for (unsigned members = 1; members <= 8; members++) { /* whatever lies behind the last */
+    for (unsigned members = 1; members <= 8; members++) { /* whatever follows the last member */
         CHECK_EQ(weft_pool_set_create(&pools, &(struct weft_pool_set_opts){.members = members}), 0);
         CHECK(weft_pool_set_member(pools, members - 1) != NULL);
         CHECK(weft_pool_set_member(pools, members) == NULL);
@@ -46,7 +46,7 @@ static void check_refused(const struct weft_pool_set_opts *opts)
     weft_pool_set *pools = NULL;
     CHECK_EQ(weft_pool_set_create(&pools, opts), -EINVAL);
     CHECK(pools == NULL);
-    CHECK(!weft__pools.first); /* the members that had been made are gone */
+    CHECK(!weft__pools.first); /* the already created members are gone */
 }
 
 TEST(pool_set_rejects_bad_options)
@@ -154,7 +154,7 @@ TEST(round_robin_visits_members_in_turn)
     for (unsigned i = 0; i < 10; i++) {
         CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, i % 3));
     }
-    for (unsigned i = 10; i < 30; i++) { /* submit, spawn and call go by the same rule */
+    for (unsigned i = 10; i < 30; i++) { /* submit, spawn and call use the same rule */
         struct place place = {.pool = NULL};
         weft_fiber fiber;
         if (i % 2) {
@@ -181,12 +181,12 @@ enum { SUBMITTERS = 4, MEETINGS = 2000, AT_ONCE = 32 };
 struct submitter {
     weft_pool_set *pools;
     atomic_int *counts;
-    atomic_int *meetings; /* of this thread and another: how often either has come */
+    atomic_int *meetings; /* shared with another thread: how often either has arrived */
     int picked[4];
 };
 
-/* Both begin at the same moment, time and again: left to themselves the threads of a busy machine
- * run one after another. */
+/* Both threads start each round at the same moment: without this the threads of a busy machine run
+ * one after another. */
 static void meet(atomic_int *meetings, int n)
 {
     atomic_fetch_add(meetings, 1);
@@ -197,7 +197,7 @@ static void meet(atomic_int *meetings, int n)
     }
 }
 
-/* Submits cost much, so most only ask whose turn it is. */
+/* Submits are expensive, so most iterations only pick a member. */
 static void *submit_and_pick(void *arg)
 {
     struct submitter *s = arg;
@@ -222,8 +222,8 @@ static void *submit_and_pick(void *arg)
     return NULL;
 }
 
-/* Nobody's turn is given twice, and none is left out: of all turns every member has the same share,
- * to the last one. */
+/* No turn is given twice, and none is left out: every member gets exactly the same share of all
+ * turns. */
 TEST(round_robin_from_many_threads_is_even)
 {
     weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 4});
@@ -264,7 +264,7 @@ TEST(least_loaded_picks_member_with_fewest_fibers)
                  0);
     }
     CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 1));
-    CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 1)); /* asking loads nobody */
+    CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 1)); /* picking adds no load */
     CHECK_EQ(weft_fiber_unpark(held[4]), 0);
     CHECK_EQ(weft_fiber_unpark(held[5]), 0);
     while (pool_live(weft_pool_set_member(pools, 2)) > 0) {
@@ -318,7 +318,7 @@ static void *end_at_once(void *arg)
     return arg;
 }
 
-/* All in one turn, so nothing has been taken yet when the queues are looked at. */
+/* All in one turn, so that nothing has been dequeued when the queues are inspected. */
 static void *submit_from_inside(void *arg)
 {
     weft_pool *here = weft_pool_self();
@@ -400,7 +400,7 @@ struct meanwhile {
     atomic_bool computing, progress;
 };
 
-/* Ends only if the worker of the caller's pool goes on with another fiber meanwhile. */
+/* Ends only if the worker of the caller's pool runs another fiber meanwhile. */
 static void *compute_until_progress(void *arg)
 {
     struct meanwhile *meanwhile = arg;
@@ -456,7 +456,7 @@ TEST(stopped_pool_set_rejects_calls_and_fiber_stays)
     crew_close(pools);
 }
 
-/* --- what works there ------------------------------------------------------------------- */
+/* --- operations available in a member --------------------------------------------------- */
 
 static void *wait_in_every_way(void *arg)
 {
@@ -512,8 +512,8 @@ static void *stop_own_crew(void *arg)
     return NULL;
 }
 
-/* By a fiber of a member in the middle, which cannot wait for that one: the others are stopped all
- * the same, and the error is not lost among their zeros. */
+/* A fiber of a member in the middle calls stop; that member cannot be waited for from there. The
+ * others are stopped anyway, and the error is not lost among their zeros. */
 TEST(pool_set_stop_tries_all_members_and_returns_first_error)
 {
     weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 3});

@@ -1,4 +1,4 @@
-/* Isolated pools that outnumber the CPUs: a stream of submits must not pay a wake-up for each. */
+/* With more isolated pools than CPUs, a stream of submits must not pay for one wake-up each. */
 /* not under: qemu */
 #include <stdatomic.h>
 

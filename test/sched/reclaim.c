@@ -1,5 +1,5 @@
-/* Stacks that nobody uses any more give their pages back: soon, also in a program that never rests,
- * and a program that has nothing to do stays asleep afterwards. */
+/* Unused stacks return their pages to the kernel soon, also in a program that is always busy; an
+ * idle program stays asleep afterwards. */
 #include <poll.h>
 
 #include <weft/weft.h>
@@ -7,7 +7,7 @@
 #include "check.h"
 #include "fiber/stack.h"
 
-#define PATIENCE 60 /* seconds */
+#define WAIT_LIMIT 60 /* seconds */
 enum { FIBERS = 3000, KEPT = 64 };
 
 static weft_event go;
@@ -35,7 +35,7 @@ static void pool_end(weft_pool *pool)
     weft_pool_destroy(pool);
 }
 
-/* All of them at once, then none. */
+/* Starts all fibers at once, then ends them. */
 static void come_and_go(weft_pool *pool)
 {
     static weft_fiber fibers[FIBERS];
@@ -57,7 +57,7 @@ static void come_and_go(weft_pool *pool)
 static bool await_few_warm(void)
 {
     double from = check_seconds();
-    while (weft__stack_warm() > KEPT && check_seconds() - from < PATIENCE) {
+    while (weft__stack_warm() > KEPT && check_seconds() - from < WAIT_LIMIT) {
         poll(NULL, 0, 20);
     }
     printf("    %zu warm after %.1f s\n", weft__stack_warm(), check_seconds() - from);
@@ -118,7 +118,7 @@ TEST(idle_pool_has_no_wake_ups_after_reclaim)
     CHECK(await_few_warm());
     uint64_t before, after = parks(pool);
     int changes = 0;
-    do { /* the last period may still end */
+    do { /* the last period may still be ending */
         before = after;
         poll(NULL, 0, 1500);
         after = parks(pool);

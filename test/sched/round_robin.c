@@ -1,5 +1,5 @@
-/* Turns that are taken at the same moment, where chance is not good enough: between any two
- * instructions of one that takes a turn comes another, by the processor's single steps. */
+/* Round-robin turns taken at the same moment, tested without relying on chance: processor
+ * single-stepping lets another thread take a turn between any two instructions of the first. */
 /* not under: asan tsan valgrind qemu */
 #include <signal.h>
 
@@ -21,7 +21,8 @@ static void pick(void)
     }
 }
 
-/* Runs after each instruction while the flag is set, and without it. */
+/* Runs after each instruction while the trap flag is set; the handler itself runs with the flag
+ * cleared. */
 static void on_step(int signal)
 {
     (void)signal;
@@ -53,7 +54,7 @@ static int least(void)
     return n;
 }
 
-/* Nobody's turn is given twice, and none is left out. */
+/* No turn is given twice, and none is left out. */
 TEST(round_robin_is_even_with_preemption_at_any_instruction)
 {
     struct sigaction action = {.sa_handler = on_step};

@@ -1,5 +1,5 @@
 /* Shields: between enter and leave neither cancel nor interrupt ends a wait; they take effect in
- * the next one after. */
+ * the next wait after the leave. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -8,7 +8,7 @@
 static weft_event event;
 static atomic_int inside;
 
-/* Waits for the event in as many shields as the argument says, then out of them. */
+/* Waits for the event inside as many shields as the argument says, then outside of them. */
 static void *waits_shielded(void *arg)
 {
     int depth = (int)(intptr_t)arg;
@@ -42,7 +42,7 @@ static void *ends_in_a_shield(void *arg)
         }
         enum weft_fiber_state state;
         CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-        CHECK_EQ(state, WEFT_FIBER_WAITING); /* it has not moved */
+        CHECK_EQ(state, WEFT_FIBER_WAITING); /* the fiber still waits */
         weft_event_set(&event);
         CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
@@ -62,7 +62,7 @@ static void *pending_before_enter(void *arg)
 {
     CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     weft_fiber_shield_enter();
-    CHECK(weft_fiber_is_interrupted()); /* it can be asked for */
+    CHECK(weft_fiber_is_interrupted()); /* a pending interrupt can be queried */
     CHECK_EQ(weft_sleep(1000), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     CHECK(weft_fiber_is_cancelled());
@@ -70,7 +70,7 @@ static void *pending_before_enter(void *arg)
     weft_fiber_shield_leave();
     CHECK_EQ(weft_sleep(1000), -ECANCELED);
     CHECK(weft_fiber_is_interrupted());
-    weft_fiber_shield_enter(); /* for the cleanups of one that is cancelled */
+    weft_fiber_shield_enter(); /* for the cleanups of a cancelled fiber */
     CHECK_EQ(weft_sleep(1000), 0);
     weft_fiber_shield_leave();
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
@@ -116,7 +116,7 @@ TEST(cleanup_of_cancelled_fiber_can_wait_in_shield)
     run_in_fiber(1, cancels_it, NULL);
 }
 
-/* A recycled control block begins without shields. */
+/* A recycled control block starts without shields. */
 static void *ends_in_a_shield_of_its_own(void *arg)
 {
     weft_fiber_shield_enter();
@@ -146,7 +146,7 @@ TEST(shield_ends_with_its_fiber)
     run_in_fiber(1, recycles_slots, NULL);
 }
 
-/* An unpark and an event are no cancels. */
+/* A shield does not hold back an unpark or an event. */
 static void *parks_shielded(void *arg)
 {
     weft_fiber_shield_enter();

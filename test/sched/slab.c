@@ -1,4 +1,4 @@
-/* Free control blocks on their way from the thread that ends fibers to the thread that spawns. */
+/* Free control blocks move from the thread that ends fibers to the thread that spawns fibers. */
 #include "sched/slab.h"
 
 #include "check.h"

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Sleeping: never early, ended by a cancel, and none of the worker's time. */
+/* A sleep never ends early, a cancel ends it, and it costs the worker no CPU time. */
 #include "fixture.h"
 
 enum { MS = 1000000 };
@@ -20,7 +20,7 @@ static void *sleep_a_little(void *arg)
 TEST(sleep_never_ends_early)
 {
     run_in_fiber(1, sleep_a_little, NULL);
-    sleep_a_little(NULL); /* on a plain thread too */
+    sleep_a_little(NULL); /* on a plain thread, too */
 }
 
 static void *sleep_for_ever(void *arg)
@@ -35,7 +35,7 @@ static void *cancel_a_sleeper(void *arg)
     void *result;
     CHECK_EQ(weft_spawn(&sleeper, sleep_for_ever, NULL, NULL), 0);
     await_state(sleeper, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_fiber_unpark(sleeper), 0); /* a permit is no reason to wake */
+    CHECK_EQ(weft_fiber_unpark(sleeper), 0); /* a permit does not end a sleep */
     CHECK_EQ(weft_cancel(sleeper), 0);
     CHECK_EQ(weft_join(sleeper, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, -ECANCELED);

@@ -1,5 +1,5 @@
-/* Fibers are born: spawned from fibers and plain threads, created first and submitted later,
- * refused with a clear error and nothing left behind. */
+/* Creating fibers: spawned from fibers and plain threads, created first and submitted later, or
+ * refused with a clear error and without side effects. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -456,7 +456,7 @@ TEST(created_fiber_outlives_creating_thread)
     pool_close(pool);
 }
 
-/* --- how many there may be ------------------------------------------------------------- */
+/* --- the limit on fibers --------------------------------------------------------------- */
 
 #define LIMIT 8
 
@@ -465,7 +465,7 @@ static void *fills_the_pool(void *arg)
     weft_pool *pool = weft_pool_self();
     weft_fiber fibers[LIMIT], none = 77;
     (void)arg;
-    for (int i = 0; i < LIMIT - 1; i++) { /* one is this very fiber */
+    for (int i = 0; i < LIMIT - 1; i++) { /* one is this fiber itself */
         CHECK_EQ(weft_spawn(&fibers[i], wait_for_unpark, NULL, NULL), 0);
         CHECK_EQ(pool_live(pool), i + 2);
     }
@@ -499,7 +499,7 @@ struct crowd {
     atomic_bool over;
 };
 
-/* Takes one place, gives it back, takes it again: there is one for each who does so. */
+/* Takes one place, frees it, takes it again: there is one place for each fiber that does so. */
 static void *takes_its_own_place(void *arg)
 {
     (void)arg;
@@ -511,7 +511,7 @@ static void *takes_its_own_place(void *arg)
     return NULL;
 }
 
-/* Asks for far too much, again and again. */
+/* Asks for far too many places, again and again. */
 static void *asks_for_too_much(void *arg)
 {
     struct crowd *crowd = arg;
@@ -587,7 +587,7 @@ TEST(live_fibers_never_exceed_max_fibers)
 
 /* --- several stack sizes -------------------------------------------------------------------- */
 
-/* Writes all of a large array, lets others run, and finds it as it was. */
+/* Fills a large array, lets other fibers run, and checks the array. */
 #define FILLS_ARRAY(name, bytes)                                                                   \
     static void *name(void *arg)                                                                   \
     {                                                                                              \

@@ -17,7 +17,7 @@ static void sleep_short(struct weft__spin *spin, unsigned times)
     }
 }
 
-/* Short sleeps that it takes until it spins. */
+/* The number of short sleeps until it spins. */
 static unsigned trial_of(struct weft__spin *spin)
 {
     unsigned n = 0;
@@ -115,7 +115,7 @@ static void *spins_or_not(void *arg)
     bool cpus = weft__cpu_usable() > 1;
     int64_t now = weft__clock_ns();
     (void)arg;
-    CHECK(!weft__spin_thread(&word, now, WEFT_FOREVER)); /* it has not seen a short wait */
+    CHECK(!weft__spin_thread(&word, now, WEFT_FOREVER)); /* the thread has not seen a short wait */
     for (unsigned i = 0; i < WEFT__SPIN_TRIAL; i++) {
         weft__spin_thread_slept(SHORT);
     }
@@ -132,7 +132,7 @@ static void *spins_or_not(void *arg)
 TEST(thread_spins_only_when_profitable_and_for_bounded_time)
 {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, spins_or_not, NULL), 0); /* what it learns is its own */
+    CHECK_EQ(pthread_create(&thread, NULL, spins_or_not, NULL), 0); /* each learns on its own */
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
@@ -151,7 +151,7 @@ TEST(spin_ends_at_deadline)
     const int64_t long_past[] = {0, weft__clock_ns() - 1, WEFT_DEBUG ? 0 : -1,
                                  WEFT_DEBUG ? 0 : INT64_MIN};
     for (size_t i = 0; i < sizeof long_past / sizeof *long_past; i++) {
-        for (unsigned n = 0; n < 1024; n++) { /* enough after any number of trials in vain */
+        for (unsigned n = 0; n < 1024; n++) { /* enough after any number of failed trials */
             weft__spin_thread_slept(SHORT);
         }
         CHECK_EQ(weft_event_wait(&event, long_past[i]), -ETIMEDOUT);

@@ -1,4 +1,4 @@
-/* Fibers and their stacks: sizes, when a stack is attached, high-water marks. */
+/* Fiber stacks: sizes, when a stack is attached, high-water marks. */
 #include "fiber/stack.h"
 
 #include "fiber/overflow.h"
@@ -30,7 +30,7 @@ static size_t size_given(weft_pool *pool, size_t wanted)
 TEST(fiber_gets_at_least_requested_stack)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .stack_bytes = 200000});
-    CHECK_EQ(size_given(pool, 0), 256 * 1024); /* the pool's */
+    CHECK_EQ(size_given(pool, 0), 256 * 1024); /* the pool's default */
     CHECK_EQ(size_given(pool, 1), 16 * 1024);
     CHECK_EQ(size_given(pool, 16 * 1024 + 1), 32 * 1024);
     CHECK_EQ(size_given(pool, 64 * 1024), 64 * 1024);
@@ -86,9 +86,9 @@ static void *measure_marks(void *arg)
         weft_fiber fiber;
         CHECK_EQ(weft_spawn(&fiber, sink_then_park, (void *)depths[i], &opts), 0);
         await_state(fiber, WEFT_FIBER_WAITING);
-        size_t mark = high_water_of(fiber); /* of another fiber, suspended */
+        size_t mark = high_water_of(fiber); /* of another, suspended fiber */
         CHECK(mark >= depths[i]);
-        CHECK(mark <= depths[i] + 8 * 1024 + 2 * PAGE); /* its first frames, a frame too many */
+        CHECK(mark <= depths[i] + 8 * 1024 + 2 * PAGE); /* first frames, one too many */
         CHECK_EQ(mark % PAGE, 0);
         CHECK_EQ(weft_fiber_unpark(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
@@ -211,7 +211,7 @@ TEST(fibers_that_never_wait_share_one_stack)
 
 /* --- recycling -------------------------------------------------------------------------------- */
 
-/* The address of errno must not be kept across a yield: it may be another thread's then. */
+/* The address of errno must not be kept across a yield: the fiber may resume on another thread. */
 __attribute__((noinline)) static int *errno_here(void)
 {
     int *here = &errno;
@@ -222,7 +222,7 @@ __attribute__((noinline)) static int *errno_here(void)
 static void *leave_traces(void *arg)
 {
     weft_fiber_key *key = arg;
-    CHECK(weft_fiber_get_local(*key) == NULL); /* nothing of the last user of this stack */
+    CHECK(weft_fiber_get_local(*key) == NULL); /* no value of the stack's previous user */
     CHECK_EQ(*errno_here(), 0);
     CHECK_EQ(weft_fiber_set_local(*key, arg), 0);
     recurse_below(__builtin_frame_address(0), 8 * 1024);

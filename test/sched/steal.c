@@ -1,19 +1,19 @@
-/* From whom an idle worker steals. */
+/* Which victim an idle worker steals from. */
 #include "sched/fixture.h"
 #include "sched/watchdog.h"
 
-enum { WORKERS = 4, STEALS = 60, FRESH = 32 * STEALS + 64 }; /* a steal takes 32 at most */
+enum { WORKERS = 4, STEALS = 60, FRESH = 32 * STEALS + 64 }; /* a steal takes at most 32 */
 
 static struct {
     weft_pool *pool;
     atomic_int present, ready, over;
-    uint64_t steals; /* as of the thief's last look */
+    uint64_t steals; /* as of the thief's last check */
     int victims[STEALS], n;
 } scene;
 
-/* What a steal brings first is run at once; so the fiber that finds one steal more than the last
- * was its first, and `arg` says whose it was. Worker 0 alone runs these, but for those at the end.
- */
+/* The first stolen task runs at once. So a fiber that sees one more steal than before was the first
+ * task of that steal, and `arg` names its victim. Only worker 0 runs these fibers, except for those
+ * at the end. */
 static void *note_victim(void *arg)
 {
     struct weft_worker_stats stats;
@@ -31,7 +31,7 @@ static void *note_victim(void *arg)
     return NULL;
 }
 
-/* Until all workers have come so far: one that is idle would steal what the others have. */
+/* Waits until all workers arrive: an idle worker would steal the tasks of the others. */
 static void meet(atomic_int *here)
 {
     atomic_fetch_add(here, 1);
@@ -40,7 +40,7 @@ static void meet(atomic_int *here)
     }
 }
 
-/* Keeps its worker, and has more in its fresh queue than all the steals together could take. */
+/* Occupies its worker, with more tasks in its fresh queue than all steals together could take. */
 static void *be_a_victim(void *arg)
 {
     meet(&scene.present);
@@ -62,7 +62,7 @@ static void *be_the_thief(void *arg)
     return arg;
 }
 
-/* Does it go round? */
+/* Is the victim chosen in a fixed cycle? */
 static bool has_period(int period)
 {
     int i = 0;
@@ -72,13 +72,13 @@ static bool has_period(int period)
     return i + period == STEALS;
 }
 
-/* All three have work all the time. With a victim chosen by chance each has its share, and they do
- * not come in turn: thieves that always began with the same one, or went round, would meet at one
- * queue. For 60 steals chance fails once in 10^7. */
+/* All three victims have work all the time. With a randomly chosen victim each gets its share, in
+ * no fixed order: thieves that always start with the same victim, or go round, would collide at one
+ * queue. For 60 steals a random choice fails this test once in 10^7 runs. */
 TEST(steal_victim_is_chosen_at_random)
 {
     int of[WORKERS] = {0};
-    weft__watchdog_set_tick(3600 * INT64_C(1000000000)); /* it would move what lies behind hogs */
+    weft__watchdog_set_tick(3600 * INT64_C(1000000000)); /* it would move hogs' queued tasks */
     scene.pool = pool_open(&(struct weft_pool_opts){.workers = WORKERS, .hog_ns = -1});
     for (int i = 0; i < WORKERS; i++) {
         struct weft_fiber_opts bound = {.bound = true, .worker = i, .detached = true};

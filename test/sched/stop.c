@@ -1,4 +1,4 @@
-/* The ways to stop a pool, and what holds during and after each. */
+/* The ways to stop a pool, and the guarantees during and after each. */
 /* labels: valgrind */
 #include <fcntl.h>
 
@@ -112,7 +112,7 @@ static void *join_a_held_one(void *arg)
     CHECK(err == -ECANCELED || err == 0); /* the child may have been cancelled and ended first */
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     CHECK(weft_fiber_is_cancelled());
-    CHECK_EQ(weft_fiber_park(weft_after(1000000000)), -ECANCELED); /* a state, not a moment */
+    CHECK_EQ(weft_fiber_park(weft_after(1000000000)), -ECANCELED); /* a state, not an event */
     return count_up(&waits->cancelled);
 }
 
@@ -160,8 +160,8 @@ TEST(unstarted_fibers_run_once_and_see_cancel)
     weft_pool_destroy(waits.pool);
 }
 
-/* Each ends when it is cancelled, but leaves a child behind that waits for ever: if a child is
- * missed by the stop, the stop hangs. */
+/* Each fiber ends when it is cancelled, but leaves a child that waits for ever: if the stop misses
+ * a child, the stop hangs. */
 static void *leave_a_child(void *arg)
 {
     struct waits *waits = arg;
@@ -237,7 +237,7 @@ static void *ignore_cancel(void *arg)
     return NULL;
 }
 
-/* What is written to stderr meanwhile goes to a file. */
+/* Redirects stderr to a file. */
 static int capture_begin(void)
 {
     char path[] = "/tmp/weft-stop-XXXXXX";
@@ -288,7 +288,7 @@ TEST(stop_gives_up_on_stuck_fiber_with_dump_and_can_be_retried)
     pool_close(pool);
 }
 
-/* --- many stops ----------------------------------------------------------------------- */
+/* --- concurrent stops ----------------------------------------------------------------- */
 
 static void *stop_too(void *arg)
 {
@@ -351,7 +351,7 @@ TEST(concurrent_stop_and_start_leave_pool_stopped_or_running)
     }
 }
 
-/* --- stop against submit ------------------------------------------------------------------ */
+/* --- stop races with submit --------------------------------------------------------------- */
 
 struct storm {
     weft_pool *pool;
@@ -379,7 +379,7 @@ static void *submit_until_refused(void *arg)
     int err;
     do {
         while (atomic_load(&storm->accepted) - atomic_load(&storm->ran) > 100) {
-            sched_yield(); /* a backlog would only make the stop long */
+            sched_yield(); /* a backlog would only prolong the stop */
         }
         err = weft_pool_submit(storm->pool, note_run, storm);
         atomic_fetch_add(&storm->accepted, err == 0);
@@ -482,7 +482,7 @@ TEST(fiber_cancelled_while_stopping_other_pool_can_stop_again)
     pool_close(pool);
 }
 
-/* --- quickly, many times ------------------------------------------------------------------ */
+/* --- many short-lived pools --------------------------------------------------------------- */
 
 TEST(short_lived_pools_lose_no_wake_up_and_leak_nothing)
 {

@@ -1,9 +1,9 @@
-/* Submitting: to any worker or bound to one, alone or in a batch; and where a fiber finds
- * itself. */
+/* Submitting: to any worker or bound to one, singly or in a batch; and which pool and worker a
+ * fiber runs on. */
 /* labels: valgrind */
 #include "sched/fixture.h"
 
-/* --- where am I? --------------------------------------------------------------- */
+/* --- current pool and worker --------------------------------------------------- */
 
 TEST(plain_thread_belongs_to_no_pool)
 {
@@ -200,7 +200,7 @@ static void *stay_bound(void *arg)
     return (void *)(intptr_t)home;
 }
 
-/* Unparks come from every side: from plain threads, and from fibers that wander between workers. */
+/* Unparks come from plain threads and from fibers that move between workers. */
 struct wakers {
     weft_fiber fibers[4];
     atomic_bool stop;

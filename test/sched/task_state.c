@@ -1,13 +1,13 @@
 /* The task's state word, one step at a time: every transition of the table in sched/task.h, every
- * step that is not in it, and tickets that have become stale. Races are the explorer's
- * (test/model). */
+ * step that is not in it, and stale tickets. The explorer (test/model) covers the races. */
 /* labels: valgrind */
 #include <setjmp.h>
 
 #include "check.h"
 #include "sched/task.h"
 
-/* A panic comes back here instead of ending the program, so that forbidden steps can be counted. */
+/* A panic jumps back here instead of aborting the program, so that forbidden steps can be
+ * counted. */
 static jmp_buf panicked;
 static volatile bool expecting;
 
@@ -276,8 +276,8 @@ TEST(ticket_sequence_wraps_cleanly)
     }
 }
 
-/* The steps of a task's owner. They are plain stores, so a wrong one is caught only by the
- * assertions of a debug build. */
+/* The steps of a task's owner. They are plain stores, so only the assertions of a debug build catch
+ * a wrong one. */
 static void step_create(struct weft__task *task)
 {
     weft__task_create(task);
@@ -328,7 +328,7 @@ static void step_finish(struct weft__task *task)
 static const struct {
     void (*step)(struct weft__task *task);
     unsigned from;
-    enum weft__task_state to[2]; /* from the lower state allowed, from the higher */
+    enum weft__task_state to[2]; /* from the lower allowed state, from the higher */
 } steps[] = {
     {step_create, FROM(FREE), {WEFT__TASK_CREATED}},
     {step_create_fresh, FROM(FREE), {WEFT__TASK_FRESH}},
@@ -343,7 +343,7 @@ static const struct {
 
 #define STEPS (sizeof steps / sizeof *steps)
 
-/* True: the step was taken. */
+/* Returns true if the step was taken. */
 static bool take(unsigned step, struct weft__task *task)
 {
     expecting = true;

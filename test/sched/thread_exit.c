@@ -1,5 +1,5 @@
-/* Threads are Weft's, or lent to it: a pthread_cancel does not end them, and a fiber or a function
- * that ends one by pthread_exit is named, instead of a program that hangs. */
+/* Threads that Weft owns or borrows: pthread_cancel does not end them, and a fiber or function that
+ * calls pthread_exit is named in a message, instead of leaving a program that hangs. */
 /* not under: asan tsan valgrind qemu */
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static void *is_cancelled_and_goes_on(void *arg)
     int state;
     CHECK_EQ(pthread_cancel(pthread_self()), 0);
     pthread_testcancel();
-    CHECK_EQ(weft_sleep(1000000), 0); /* its worker sleeps in the kernel, at such points */
+    CHECK_EQ(weft_sleep(1000000), 0); /* its worker sleeps in the kernel, at cancellation points */
     pthread_testcancel();
     CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state), 0);
     CHECK_EQ(state, PTHREAD_CANCEL_DISABLE);
@@ -48,7 +48,7 @@ TEST(pthread_cancel_of_blocking_thread_has_no_effect)
     CHECK(result == &arg);
 }
 
-/* The caller's thread is lent: a cancel takes effect when Weft has given it back. */
+/* The caller's thread is borrowed: a cancel takes effect after Weft has returned it. */
 static atomic_bool given_back;
 
 static void *lends_its_thread(void *arg)

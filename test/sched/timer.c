@@ -46,7 +46,7 @@ TEST(timer_fires_once_and_never_early)
         CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
     }
     deadline = weft_now();
-    CHECK(!weft_timer_set(&timer, 0)); /* long past: at once */
+    CHECK(!weft_timer_set(&timer, 0)); /* long past: fires at once */
     await_count(&calls, 21);
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
     CHECK_EQ(atomic_load(&calls), 21);
@@ -79,7 +79,7 @@ TEST(fiber_sets_and_cancels_timer_of_own_pool)
     run_in_fiber(3, set_inside, NULL);
 }
 
-/* With one worker that sleeps until a far timer: only a wake makes it look at the near one. */
+/* The only worker sleeps until a far timer: only a wake makes it see the near one. */
 TEST(earlier_timer_from_outside_wakes_sleeping_worker)
 {
     weft_timer far;
@@ -96,7 +96,7 @@ TEST(earlier_timer_from_outside_wakes_sleeping_worker)
     close_with(pool);
 }
 
-/* --- cancel against a callback that runs ---------------------------------------------- */
+/* --- cancel races with a running callback --------------------------------------------- */
 
 static void hold_worker(weft_timer *which, void *arg, uint64_t times)
 {
@@ -116,7 +116,7 @@ TEST(timer_cancel_reports_running_callback)
     atomic_store(&held, 1);
     weft_timer_set_every(&timer, 0, 1, WEFT_TIMER_DELAY);
     await_count(&calls, 1);
-    CHECK(weft_timer_is_pending(&timer)); /* it recurs */
+    CHECK(weft_timer_is_pending(&timer)); /* the timer recurs */
     CHECK_EQ(weft_timer_cancel(&timer), WEFT_TIMER_RUNNING);
     CHECK(!weft_timer_is_pending(&timer));
     CHECK_EQ(weft_timer_cancel_wait(&timer, weft_after(MS)), -ETIMEDOUT);
@@ -188,7 +188,7 @@ static void use_own(weft_timer *which, void *arg, uint64_t times)
         CHECK(!weft_timer_set_after(which, 1));
         return;
     }
-    weft_timer_set_after(which, 1); /* goes with it */
+    weft_timer_set_after(which, 1); /* cancelled together with the timer */
     weft_timer_deinit(which);
     memset(which, 0xa5, sizeof *which);
     free(which);
@@ -213,11 +213,11 @@ TEST(timer_callback_can_set_cancel_and_free_own_timer)
 #define TICK (INT64_C(1) << 16)
 #define PERIOD (16 * TICK)
 
-/* By a clock that only the test and the callbacks move, so that a drift of a nanosecond is seen. */
+/* Only the test and the callbacks move the clock, so that a drift of one nanosecond is visible. */
 struct beat {
-    int64_t takes; /* the callback */
+    int64_t takes; /* duration of the callback */
     int calls;
-    uint64_t times; /* of the last */
+    uint64_t times; /* of the last call */
 };
 
 static void note_beat(weft_timer *which, void *arg, uint64_t times)
@@ -229,7 +229,7 @@ static void note_beat(weft_timer *which, void *arg, uint64_t times)
     virtual_clock_set(weft_now() + beat->takes);
 }
 
-/* Returns the time at which the clock stands. */
+/* Returns the time of the stopped clock. */
 static int64_t open_beats(weft_pool **pool, struct beat *beat)
 {
     struct weft_pool_opts opts = {
@@ -262,20 +262,21 @@ TEST(fixed_rate_timer_does_not_drift_and_counts_missed_ticks)
     int64_t first = open_beats(&pool, &beat) + PERIOD;
     weft_timer_set_every(&timer, first, PERIOD, WEFT_TIMER_RATE);
     for (int i = 0; i < 8; i++) {
-        /* Not before its time, and at its time, though every other call is late and all take long.
-         */
+        /* Fires exactly at its time, not before, although every second call is late and all take
+         * long. */
         int64_t due = first + i * PERIOD;
         CHECK_EQ(calls_at(pool, &beat, due - 1), i);
         CHECK_EQ(calls_at(pool, &beat, i % 2 ? due + PERIOD / 4 : due), i + 1);
         CHECK_EQ(beat.times, 1);
     }
-    /* The 8th to the 11th have begun: one call for all of them, and the 12th at its time. */
+    /* The 8th to the 11th periods have begun: one call for all of them, and the 12th at its
+     * time. */
     CHECK_EQ(calls_at(pool, &beat, first + 11 * PERIOD + PERIOD / 4), 9);
     CHECK_EQ(beat.times, 4);
     CHECK_EQ(calls_at(pool, &beat, first + 12 * PERIOD - 1), 9);
     CHECK_EQ(calls_at(pool, &beat, first + 12 * PERIOD), 10);
     CHECK_EQ(beat.times, 1);
-    /* A period that begins at this moment has begun. */
+    /* A period that begins at this moment counts as begun. */
     CHECK_EQ(calls_at(pool, &beat, first + 14 * PERIOD), 11);
     CHECK_EQ(beat.times, 2);
     close_beats(pool);
@@ -304,11 +305,11 @@ TEST(timer_refresh_restarts_delay_on_virtual_clock)
     int64_t now = open_beats(&pool, &beat);
     CHECK(!weft_timer_set_after(&timer, PERIOD));
     CHECK_EQ(calls_at(pool, &beat, now + PERIOD - 1), 0);
-    CHECK(weft_timer_refresh(&timer)); /* before a tick ends: due in the one after PERIOD */
+    CHECK(weft_timer_refresh(&timer)); /* just before a tick ends: due in the tick after PERIOD */
     CHECK_EQ(calls_at(pool, &beat, now + 2 * PERIOD - 2), 0);
     CHECK_EQ(calls_at(pool, &beat, now + 2 * PERIOD), 1);
     CHECK(!weft_timer_refresh(&timer));
-    /* One that recurs goes on from the refresh. */
+    /* A recurring timer continues from the refresh. */
     weft_timer_set_every(&timer, now + 4 * PERIOD, PERIOD, WEFT_TIMER_RATE);
     virtual_clock_set(now + 3 * PERIOD + PERIOD / 2);
     CHECK(weft_timer_refresh(&timer));
@@ -336,7 +337,7 @@ TEST(timer_refresh_restarts_delay)
     for (int i = 0; i < 5; i++) {
         int64_t now = weft_now();
         if (!weft_timer_refresh(&timer)) {
-            break; /* a slow machine: it has fired */
+            break; /* a slow machine: the timer has fired */
         }
         earliest = now + 20 * MS;
     }
@@ -383,7 +384,7 @@ TEST(timer_fires_only_while_owner_fiber_lives)
     close_with(pool);
 }
 
-/* An object with references, as a connection has them; the timer is inside it. */
+/* An object with a reference count, as a connection has; the timer is inside it. */
 struct object {
     atomic_int references;
     weft_timer timer;
@@ -433,7 +434,7 @@ TEST(timer_holds_object_during_callback_and_drops_last_reference)
     await_count(&held, 1);
     CHECK_EQ(atomic_load(&calls), 3);
 
-    object = calloc(1, sizeof *object); /* dead from the first: never called */
+    object = calloc(1, sizeof *object); /* dead from the beginning: never called */
     weft_timer_init(
         &object->timer, object_used, object,
         &(struct weft_timer_opts){.pool = pool, .hold = object_hold, .drop = object_drop});
@@ -463,7 +464,7 @@ TEST(stopped_pool_fires_no_timer_until_restart)
 
 static void *init_and_hold(void *arg)
 {
-    weft_timer_init(&timer, count_call, arg, NULL); /* of this worker's wheel */
+    weft_timer_init(&timer, count_call, arg, NULL); /* in this worker's wheel */
     atomic_store(&held, 1);
     while (atomic_load(&calls) == 0) {
         sched_yield();
@@ -471,14 +472,14 @@ static void *init_and_hold(void *arg)
     return NULL;
 }
 
-/* The timer's own worker cannot look, and the only other one sleeps. */
+/* The timer's own worker is busy, and the only other worker sleeps. */
 TEST(timer_of_busy_worker_wakes_another_worker)
 {
     struct weft_fiber_opts bound = {.bound = true, .worker = 0};
     weft_fiber busy;
     atomic_store(&calls, 0);
     atomic_store(&held, 0);
-    weft__watchdog_set_tick(HOUR); /* it would see to it, later */
+    weft__watchdog_set_tick(HOUR); /* the watchdog would fire it, later */
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     CHECK_EQ(weft_pool_spawn(pool, &busy, init_and_hold, NULL, &bound), 0);
     await_count(&held, 1);
@@ -494,7 +495,7 @@ TEST(timer_of_busy_worker_wakes_another_worker)
     weft__watchdog_set_tick(WEFT__WATCH_TICK_NS);
 }
 
-/* The creating thread is worker 0, and is not there: whoever waits for it would wait for ever. */
+/* The creating thread is worker 0, and is absent: a timer placed there would never fire. */
 TEST(timer_from_outside_is_not_placed_on_absent_caller)
 {
     weft_timer timers[7];
@@ -548,7 +549,7 @@ TEST(timer_tick_option_rounds_up_to_power_of_two)
 #define MANY 100000
 #define SLICE 256 /* callbacks, or 200 us of them, whichever is less */
 #define LONGEST_NS                                                                                 \
-    (2 * MS) /* that others are not served; longer where a sanitizer makes everything so */
+    (2 * MS) /* without service to other fibers; longer where a sanitizer slows all */
 
 static weft_timer many[MANY];
 static weft_timer *all[MANY];
@@ -564,7 +565,7 @@ static void count_between(weft_timer *which, void *arg, uint64_t times)
     atomic_fetch_add(&calls, 1);
 }
 
-/* Of the calling thread: what others of the machine do in between does not count. */
+/* CPU time of the calling thread: other load on the machine does not count. */
 static int64_t cpu_ns(void)
 {
     struct timespec now;
@@ -572,7 +573,7 @@ static int64_t cpu_ns(void)
     return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec;
 }
 
-/* One of those who are to be served while they all expire. */
+/* A fiber that must be served while all timers expire. */
 static void *yield_meanwhile(void *arg)
 {
     int count = *(int *)arg;
@@ -595,7 +596,7 @@ static void *yield_meanwhile(void *arg)
         turns++;
         long_ones += took > longest_ns;
     }
-    /* What a machine that is itself a guest loses to others looks like its own work. */
+    /* On a virtual machine, time lost to other guests looks like this thread's own work. */
     CHECK(long_ones <= 3 + turns / 50);
     for (int i = 0; i < count; i++) {
         CHECK_EQ(weft_timer_cancel(&many[i]), WEFT_TIMER_IDLE);
@@ -631,7 +632,7 @@ TEST(timer_batch_from_outside_is_spread_over_workers)
     pool_close(pool);
 }
 
-/* --- bugs of the caller --------------------------------------------------------------------- */
+/* --- caller bugs ---------------------------------------------------------------------------- */
 
 static void without_a_pool(void *arg)
 {

@@ -1,5 +1,6 @@
-/* Yield: behind everything in the ring, and a fresh fiber starts first; a loop of yields starves
- * nobody. With one worker the order is exact, so it is checked exactly. */
+/* Yield moves the fiber to the end of the ring, and a not-yet-started fiber may start first; a loop
+ * of yields starves no fiber. With one worker the order is exact, and the tests check it
+ * exactly. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -64,7 +65,7 @@ static void *notes_turns(void *arg)
     return NULL;
 }
 
-/* A, B and C stand in the ring, in some order. */
+/* A, B and C are in the ring, in some order. */
 static void fill_ring(weft_fiber *fibers)
 {
     started = 0;
@@ -111,7 +112,7 @@ static void *lets_fresh_start(void *arg)
     char expected[8];
     (void)arg;
     fill_ring(fibers);
-    for (int i = 0; i < 100; i++) { /* also when the worker's tick falls in between */
+    for (int i = 0; i < 100; i++) { /* also when the worker's tick falls between */
         begin();
         note('0');
         weft_yield();
@@ -123,7 +124,7 @@ static void *lets_fresh_start(void *arg)
         weft_yield();
         note('0');
         recording = false;
-        CHECK_STR(order, expected); /* F first, though the others stood there before it */
+        CHECK_STR(order, expected); /* F first, although the others were queued before it */
         CHECK_EQ(weft_join(fibers[3], NULL, 0), 0);
     }
     over = true;
@@ -173,7 +174,7 @@ TEST(yield_without_other_fibers_returns)
 {
     run_in_fiber(1, yields_alone, NULL);
     run_in_fiber(2, yields_alone, NULL);
-    weft_yield(); /* on a plain thread it gives the CPU away */
+    weft_yield(); /* on a plain thread yield gives up the CPU */
 }
 
 /* --- fairness ----------------------------------------------------------------------- */
@@ -216,7 +217,7 @@ TEST(yielding_fibers_alternate_exactly)
     run_in_fiber(1, starts_counters, NULL);
 }
 
-/* --- a loop of yields starves nobody ---------------------------------------------------- */
+/* --- a loop of yields starves no fiber -------------------------------------------------- */
 
 static atomic_int done;
 
@@ -273,7 +274,7 @@ TEST(yield_loop_admits_submits_from_outside)
     for (int i = 0; i < 3; i++) {
         enum weft_fiber_state state;
         size_t size, used;
-        do { /* each of them is at it */
+        do { /* each fiber is running */
             CHECK_EQ(weft_fiber_state(fibers[i], &state), 0);
             CHECK_EQ(weft_fiber_stack(fibers[i], &size, &used), 0);
         } while (size == 0);
@@ -311,7 +312,7 @@ struct pair {
     _Atomic(bool) back;
 };
 
-/* Computes without a wait until the one that woke it has come back from its yield. */
+/* Computes without a wait until the fiber that woke it has returned from its yield. */
 static void *compute_until_back(void *arg)
 {
     struct pair *pair = arg;

@@ -1,6 +1,6 @@
-/* Threads, fibers and steps call servers that answer at once, later or never, transfer calls to one
- * another, fail, get new code and are killed: calls made = answers + ends + timeouts + refusals,
- * and a call with a long deadline never waits for it. */
+/* Threads, fibers and actor steps call servers that reply at once, later or never, transfer calls
+ * to each other, fail, are upgraded and are killed. Checks that calls made = replies + server ends
+ * + timeouts + refusals, and that a call with a long deadline never runs into that deadline. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ static weft_host *host;
 static _Atomic(uint64_t) ids[SERVERS];
 static _Atomic(uint32_t) host_number;
 static atomic_uint_fast64_t made, answered, ended, timed_out, refused;
-static atomic_int callers; /* that have not finished */
+static atomic_int callers; /* callers that have not finished */
 
 static uint32_t next(uint64_t *state)
 {
@@ -30,8 +30,7 @@ static weft_pid pick(uint64_t *rand)
                       .id = atomic_load(&ids[next(rand) % SERVERS])};
 }
 
-/* --- servers -----------------------------------------------------------------------------------
- */
+/* --- servers ---------------------------------------------------------------------------------- */
 
 struct server {
     uint64_t rand;
@@ -51,7 +50,7 @@ static void hand_on(struct server *s, uint64_t call)
 {
     weft_pid to = pick(&s->rand);
     if (weft_actor_call_transfer(call, to) == 0) {
-        weft_actor_send(to, "take", call, NULL); /* else it ends with that one */
+        weft_actor_send(to, "take", call, NULL); /* else it ends with that server */
     } else {
         keep(s, call);
     }
@@ -91,7 +90,7 @@ static int serve(weft_actor *self, const struct weft_actor_event *events, size_t
         if (events[i].kind == WEFT_EVENT_MESSAGE) {
             keep(s, events[i].tag);
         } else if (events[i].kind == WEFT_EVENT_CANCEL) {
-            weft_out_done(out, NULL); /* the rest of the batch is never answered */
+            weft_out_done(out, NULL); /* the rest of the batch gets no reply */
             return 0;
         } else if (events[i].kind == WEFT_EVENT_CALL) {
             switch (next(&s->rand) % 48) {
@@ -105,7 +104,7 @@ static int serve(weft_actor *self, const struct weft_actor_event *events, size_t
                 hand_on(s, events[i].tag);
                 break;
             case 5:
-                break; /* never */
+                break; /* no reply */
             case 6:
                 return -EIO;
             case 7:
@@ -127,7 +126,7 @@ static void put(unsigned at)
     atomic_store(&ids[at], pid.id);
 }
 
-/* Replaces servers as long as anybody calls: what is never answered ends. */
+/* Replaces servers while there are callers: a call without a reply ends with its server. */
 static void *replace(void *arg)
 {
     uint64_t rand = (uint64_t)(uintptr_t)arg;
@@ -145,8 +144,7 @@ static void *replace(void *arg)
     return NULL;
 }
 
-/* --- callers ------------------------------------------------------------------------------------
- */
+/* --- callers ---------------------------------------------------------------------------------- */
 
 static void count(int err, bool patient)
 {
@@ -192,7 +190,7 @@ struct caller {
     int left, out;
 };
 
-/* The tag: whether it is patient. */
+/* The tag says whether the call has a long deadline. */
 static int call_in_steps(weft_actor *self, const struct weft_actor_event *events, size_t n,
                          weft_out *out)
 {

@@ -1,6 +1,6 @@
 /* Actors call, send, set timers and end at random, while threads kill them: every call completes
- * exactly once, every actor that is asked to end can, and nothing is left. Mailboxes are small, of
- * every policy. */
+ * exactly once, every actor that is asked to end does end, and nothing is left. Mailboxes are small
+ * and use every overflow policy. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +19,9 @@ static atomic_uint_fast64_t asked, completed, answered, messages;
 
 struct node {
     uint64_t rand;
-    uint64_t timer;   /* the last one it has set */
-    uint64_t pending; /* tags of its commands, a bit each */
-    uint64_t debt;    /* a call that it will answer later */
+    uint64_t timer;   /* the last timer it has set */
+    uint64_t pending; /* tags of its commands, one bit each */
+    uint64_t debt;    /* a call to which it replies later */
     bool ending;
 };
 
@@ -36,7 +36,7 @@ static weft_pid peer(uint64_t *rand)
     return (weft_pid){.host = host_number, .id = atomic_load(&ids[next(rand) % PEERS])};
 }
 
-/* A free tag, or TAGS. */
+/* Returns a free tag, or TAGS if there is none. */
 static uint64_t take_tag(struct node *n)
 {
     uint64_t tag = 0;
@@ -72,8 +72,8 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
     case 3:
         tag = take_tag(n);
         if (tag < TAGS) {
-            /* Two that wait for room at one another, and take no messages meanwhile, would do so
-             * for ever. */
+            /* Two actors that wait for capacity in each other's mailbox, and take no messages
+             * meanwhile, would wait for ever. */
             CHECK_EQ(weft_out_send_until(out, tag, to, "send", 0, weft_buf_copy("x", 1),
                                          weft_after(next(&n->rand) % MS)),
                      0);
@@ -95,14 +95,14 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
 static void take_call(struct node *n, const struct weft_actor_event *event)
 {
     if (n->debt) {
-        weft_actor_reply(n->debt, 0, NULL); /* too late, maybe */
+        weft_actor_reply(n->debt, 0, NULL); /* maybe too late */
         n->debt = 0;
     }
     switch (next(&n->rand) % 4) {
     case 0:
         n->debt = event->tag;
         break;
-    case 1: /* never */
+    case 1: /* no reply */
         break;
     default:
         weft_actor_reply(event->tag, 0, weft_actor_take_buf(event));
@@ -118,7 +118,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     for (size_t i = 0; i < count; i++) {
         switch (events[i].kind) {
         case WEFT_EVENT_COMPLETE:
-            CHECK(n->pending >> events[i].tag & 1); /* once, and of a command of its own */
+            CHECK(n->pending >> events[i].tag & 1); /* once, and for a command of its own */
             n->pending &= ~((uint64_t)1 << events[i].tag);
             atomic_fetch_add(&completed, 1);
             break;
@@ -169,7 +169,7 @@ static void put(unsigned slot, unsigned kind)
     weft_actor_send(pid, "begin", 0, NULL);
 }
 
-/* Kills and replaces, calls and sends from outside. */
+/* Kills and replaces actors, calls and sends from outside. */
 static void *disturb(void *arg)
 {
     uint64_t rand = (uint64_t)(uintptr_t)arg;

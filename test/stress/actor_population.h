@@ -1,15 +1,16 @@
-/* A society of actors that spawn, send, call, kill, link, monitor, unlink, upgrade and end at
- * random, some of them under supervisors that start them again, while threads outside do the same
- * to them. Keepers in another host watch and link some of them; they trap, and nobody touches them.
- * test/stress/actors.c runs a small one, test/soak/actors.c a large one.
+/* A population of actors that spawn, send, call, kill, link, monitor, unlink, upgrade and end at
+ * random, some of them under supervisors that restart them, while outside threads do the same to
+ * them. Monitoring actors in another host monitor and link some of them; these trap exits, and
+ * nothing disturbs them. test/stress/actors.c runs a small population, test/soak/actors.c a large
+ * one.
  *
- * What must hold:
- *   - messages from one to one come in order;
- *   - every message that was accepted was seen or is a dead letter;
- *   - each monitor and each trapped link tells exactly once, unless it was taken back;
+ * Invariants:
+ *   - messages from one sender to one receiver arrive in order;
+ *   - every accepted message was received or is a dead letter;
+ *   - each monitor and each trapped link notifies exactly once, unless it was removed;
  *   - each call of an actor completes once;
- *   - when the turmoil is over, every child of a supervisor runs;
- *   - each state that began was closed once, nobody is left, and no buffer.
+ *   - when the disturbance is over, every child of a supervisor runs;
+ *   - each initialized state was closed once, and no actor and no buffer is left.
  */
 #ifndef WEFT_TEST_STRESS_ACTOR_POPULATION_H
 #define WEFT_TEST_STRESS_ACTOR_POPULATION_H
@@ -28,8 +29,8 @@ static struct {
     struct weft_supervisor_opts part_opts[3], tree_opts, crowd_opts;
 } plan;
 
-/* A tree of three: one starts all, one the rest, and one gives up soon, and is started again
- * itself. */
+/* A supervision tree of three parts: one restarts all children, one the rest, and one gives up soon
+ * and is restarted itself. */
 static void plant_tree(void)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"}, *const parts[] = {"all", "rest",
@@ -73,7 +74,7 @@ static void plant_crowds(void)
     }
 }
 
-/* One more child, and now and then it goes again. */
+/* Adds a dynamic child, and sometimes removes it again. */
 static void adopts(struct weft__rand *rand)
 {
     uint64_t seed = weft__rand_next(rand);
@@ -86,7 +87,7 @@ static void adopts(struct weft__rand *rand)
     atomic_fetch_add(&society.children, 1);
     if (atomic_load(&society.children) > society.opts->children + TREE) {
         err = weft_supervisor_remove(crowd, child, WEFT_FOREVER);
-        CHECK(err == 0 || err == -ENOENT); /* it has another PID by now */
+        CHECK(err == 0 || err == -ENOENT); /* the child was restarted and has another PID */
         atomic_fetch_sub(&society.children, err == 0);
     }
 }
@@ -133,7 +134,7 @@ static void meddle(struct weft__rand *rand, uint64_t *tag)
         weft_actor_call(pid, "call", NULL, NULL, weft_after(1000000));
         break;
     case 15:
-        if (roll(rand, 16) == 0) { /* it may have to wait for long */
+        if (roll(rand, 16) == 0) { /* the caller may wait for long */
             adopts(rand);
         }
         break;
@@ -164,7 +165,7 @@ static void *outside(void *arg)
     return NULL;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole run ---------------------------------------------------------------------------- */
 
 static void society_print(double since)
 {
@@ -180,7 +181,7 @@ static void society_print(double since)
 
 static void until(bool (*holds)(void))
 {
-    while (!holds()) { /* the watchdog sees to it that this ends */
+    while (!holds()) { /* the watchdog ends this loop if nothing changes */
         sched_yield();
     }
     watchdog_progress();
@@ -269,7 +270,7 @@ static void society_run(const struct society_opts *opts)
     weft_host_stats(society.host, &stats);
     CHECK_EQ(stats.live, 0);
     CHECK_EQ(stats.spawned, stats.ended);
-    until(all_is_told); /* those whose ends they watched have ended */
+    until(all_is_told); /* all monitored actors have ended */
     CHECK_EQ(weft_host_stop(society.safe, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&society.begun), atomic_load(&society.closed));
     CHECK_EQ(atomic_load(&society.starts), atomic_load(&society.ends));

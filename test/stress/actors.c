@@ -1,4 +1,4 @@
-/* A small society of actors, with much turmoil. */
+/* A small population of actors under heavy disturbance. */
 #include "stress/actor_population.h"
 
 TEST(random_actor_population_gets_every_notice_and_leaks_nothing)

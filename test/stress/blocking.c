@@ -1,8 +1,8 @@
-/* Calls of blocking functions with callers that leave at any moment: every job is released once,
- * every function that was not left out runs once, nothing is touched after it is gone.
+/* Calls of blocking functions whose callers leave at any moment: every job is released once, every
+ * function that was not skipped runs once, and no memory is used after it was freed.
  *
- * 10^4 calls in a usual run; WEFT_STRESS=10000 makes it 10^6. Waits have no time limits but those
- * under test.
+ * A normal run makes 10^4 calls; WEFT_STRESS=10000 makes 10^6. Waits have no time limits except
+ * those under test.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ static void job_run(struct weft_blocking_job *job)
         self->numbers[i]++;
         if (i % 8 == 0 && self->slow) {
             sched_yield();
-            usleep(5); /* so that a deadline may come in the middle of it */
+            usleep(5); /* so that a deadline may pass in the middle of it */
         }
     }
     atomic_fetch_add(&ran, 1);
@@ -115,7 +115,7 @@ TEST(callers_abandoning_blocking_jobs_lose_nothing)
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2}), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
     watchdog_watch(pool);
-    /* Threads come and go all the time. */
+    /* Threads start and end all the time. */
     CHECK_EQ(weft_blocking_create(&blocking,
                                   &(struct weft_blocking_opts){.max_threads = 4, .idle_ns = 20000}),
              0);

@@ -1,6 +1,6 @@
-/* Buffers that wander: taken on one worker, shared, written where they are alone, freed on any
- * worker or plain thread, while pools end and begin. Every byte is looked at; in the end nothing is
- * left. */
+/* Buffers that move between threads: allocated on one worker, shared, written while they have one
+ * owner, freed on any worker or plain thread, while pools start and stop. Every byte is checked; in
+ * the end nothing is left. */
 #include <weft/buf.h>
 
 #include "sched/fixture.h"
@@ -8,8 +8,8 @@
 #define SLOTS 64
 #define HOPS 24000
 
-/* Where a buffer changes hands: each exchange takes what is there and leaves another, or
- * nothing. */
+/* Slots for passing buffers on: each exchange takes the buffer in the slot and stores another, or
+ * none. */
 static _Atomic(weft_buf *) slots[SLOTS];
 
 static uint64_t live(void)
@@ -19,7 +19,8 @@ static uint64_t live(void)
     return s.live;
 }
 
-/* Every byte of a buffer is its length modulo 251, so that a torn or recycled one shows. */
+/* Every byte of a buffer is its length modulo 251, so that a torn or recycled buffer is
+ * detected. */
 static weft_buf *make(uint64_t *rng)
 {
     size_t len = dice(rng) % 8 == 0 ? 20000 + dice(rng) % 50000 : 1 + dice(rng) % 2000;
@@ -71,7 +72,7 @@ static void wander(uint64_t seed, long hops)
         weft_buf *got =
             atomic_exchange_explicit(&slots[dice(&rng) % SLOTS], mine, memory_order_acq_rel);
         if (view) {
-            look(view); /* while another may free, or even take over, the first */
+            look(view); /* while another thread may free, or even own, the first view */
             weft_buf_free(view);
         }
         if (got) {
@@ -129,7 +130,7 @@ static void wander_everywhere(void)
     weft_buf_trim_pools();
     struct weft_buf_stats s;
     weft_buf_stats(&s);
-    CHECK_EQ(s.kept, 0); /* all homes are closed, and the common pool is trimmed */
+    CHECK_EQ(s.kept, 0); /* all worker caches are closed, and the shared pool is trimmed */
     CHECK(s.foreign > 0);
 }
 
@@ -146,7 +147,7 @@ TEST(tight_buffer_limits_lose_nothing)
     weft_buf_set_limits(NULL);
 }
 
-/* One frame for many fibers of several pools, each with its own position. */
+/* One buffer shared by many fibers of several pools, each with its own position. */
 #define READERS 64
 
 static weft_bufs outboxes[READERS];

@@ -1,7 +1,7 @@
-/* Wake-ups where a thread comes and goes: a host that polls, a caller that runs and leaves, fibers
- * that hop between pools of one worker. Each step is posted only when the one before was done, so
- * the workers are just falling asleep, and nothing has a time limit: a wake-up that is lost is a
- * stall. */
+/* Wake-ups of a thread that is not always present: a host that polls, a caller that runs and
+ * leaves, fibers that migrate between pools of one worker. Each step is posted only after the
+ * previous one was done, so the workers are just falling asleep. Nothing has a time limit: a lost
+ * wake-up is a stall. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static void *one_step(void *arg)
     return NULL;
 }
 
-/* Bound to the host's worker, woken from outside again and again. */
+/* Bound to the host's worker, woken from outside repeatedly. */
 static void *sleep_and_step(void *arg)
 {
     struct host *host = arg;
@@ -51,7 +51,7 @@ static void *sleep_and_step(void *arg)
     bool last;
     do {
         CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
-        last = atomic_load(&host->over); /* before the step: it is set only after the one before */
+        last = atomic_load(&host->over); /* before the step: set only after the previous one */
         one_step(host);
     } while (!last);
     return NULL;
@@ -100,8 +100,8 @@ static void poll_as_host(unsigned workers, uint64_t seed)
     while (!atomic_load(&host.over)) {
         CHECK(weft_pool_poll(host.pool) >= 0);
         if (!atomic_load(&host.over)) {
-            int n = poll(&fd, 1, -1);        /* the last post, at least, wakes it */
-            CHECK(n >= 0 || errno == EINTR); /* the watchdog may ask a thread for its stack */
+            int n = poll(&fd, 1, -1);        /* at least the last post wakes the host */
+            CHECK(n >= 0 || errno == EINTR); /* the watchdog may interrupt this thread */
         }
     }
     while (atomic_load(&host.done) < host.posts) {
@@ -120,7 +120,7 @@ TEST(polling_host_is_woken_for_all_its_work)
     watchdog_stop();
 }
 
-/* --- a caller that comes and goes ---------------------------------------------------- */
+/* --- a caller that arrives and leaves ------------------------------------------------ */
 
 static void *nothing(void *arg)
 {
@@ -152,7 +152,7 @@ TEST(repeated_run_of_caller_always_returns)
     watchdog_stop();
 }
 
-/* --- hops ----------------------------------------------------------------------------- */
+/* --- migration ------------------------------------------------------------------------ */
 
 struct hopper {
     weft_pool *pools[3];
@@ -203,7 +203,7 @@ TEST(fiber_migrating_between_sleeping_pools_always_arrives)
     watchdog_stop();
 }
 
-/* --- short lives ------------------------------------------------------------------------ */
+/* --- short-lived pools ------------------------------------------------------------------ */
 
 static void *count_up(void *arg)
 {

@@ -1,5 +1,6 @@
-/* Fibers of two pools and plain threads that do the same, while somebody interrupts and cancels
- * them. A client includes this, once, and says before how many FIBERS and THREADS there are. */
+/* Fibers of two pools and plain threads run the same function, while another thread interrupts and
+ * cancels the fibers. A program includes this header once, and defines FIBERS and THREADS
+ * before. */
 #ifndef WEFT_TEST_STRESS_CANCEL_STORM_H
 #define WEFT_TEST_STRESS_CANCEL_STORM_H
 
@@ -9,7 +10,7 @@
 static weft_fiber fibers[FIBERS];
 static atomic_bool over;
 
-/* What a call is asked with: mostly for ever. */
+/* The deadline for a call: mostly WEFT_FOREVER. */
 static int64_t some_deadline(uint32_t dice)
 {
     switch (dice % 8) {
@@ -22,14 +23,14 @@ static int64_t some_deadline(uint32_t dice)
     }
 }
 
-/* True: it has got what it asked for. Else its wait was ended. */
+/* Returns true if the call succeeded; otherwise its wait was ended. */
 static bool done_or_ended(int err)
 {
     CHECK(err == 0 || err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR);
     return err == 0;
 }
 
-/* Interrupts everybody by turns; cancels one in four now and then. */
+/* Interrupts all fibers in turn; sometimes cancels one in four. */
 static void *disturb(void *arg)
 {
     uint64_t state = check_seed() + 77;
@@ -43,7 +44,7 @@ static void *disturb(void *arg)
     return arg;
 }
 
-/* Runs body(seed) in all of them. */
+/* Runs body(seed) in all fibers and threads. */
 static void run_disturbed(const char *what, weft_fn body)
 {
     watchdog_start(what);

@@ -1,10 +1,10 @@
 /* Cancel against completion: a read races with the peer's write, and with a deadline, a cancel or
- * an interrupt that comes at about the same time. The buffer is on the fiber's stack and must be
- * nobody's once the call has returned: under a sanitizer it is poisoned then, and its bytes are
- * checked a little later. No byte is lost or comes twice.
+ * an interrupt that arrives at about the same time. The buffer is on the fiber's stack and must be
+ * unused once the call has returned: under a sanitizer it is poisoned then, and its bytes are
+ * checked a little later. No byte is lost or received twice.
  *
- * 20,000 races in a usual run on each driver, in fibers and as many in loops; 10^6 with
- * WEFT_STRESS=5000.
+ * A normal run makes 20,000 races on each driver in fibers, and as many in loops; WEFT_STRESS=5000
+ * makes 10^6.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -33,7 +33,7 @@
 struct pair {
     int ends[2];
     long rounds;
-    _Atomic(uint64_t) got; /* bytes, and the next one's value */
+    _Atomic(uint64_t) got; /* bytes, and the value of the next byte */
     uint64_t put;
     weft_fiber reader;
     struct weft__rand rand;
@@ -66,7 +66,7 @@ static void check_bytes(struct pair *pair, const char *buf, ssize_t n)
     atomic_store_explicit(&pair->got, got(pair) + (uint64_t)n, memory_order_relaxed);
 }
 
-/* Its frame holds the buffer. */
+/* The buffer is in this function's frame. */
 static __attribute__((noinline)) ssize_t read_once(struct pair *pair)
 {
     char buf[BYTES];
@@ -76,7 +76,7 @@ static __attribute__((noinline)) ssize_t read_once(struct pair *pair)
     ssize_t n = weft_read(pair->ends[0], buf, sizeof buf, deadline);
     char copy[BYTES];
     memcpy(copy, buf, sizeof copy);
-    ASAN_POISON_MEMORY_REGION(buf, sizeof buf); /* whoever writes here now is late */
+    ASAN_POISON_MEMORY_REGION(buf, sizeof buf); /* a write after this point is too late */
     weft_yield();
     ASAN_UNPOISON_MEMORY_REGION(buf, sizeof buf);
     CHECK(memcmp(copy, buf, sizeof copy) == 0);
@@ -119,7 +119,7 @@ static void *writes(void *arg)
             linger(&rand);
             CHECK_EQ(weft_fiber_interrupt(pair->reader), 0);
         }
-        while (got(pair) != pair->put) { /* the next race begins with an empty socket */
+        while (got(pair) != pair->put) { /* the next race starts with an empty socket */
             weft_yield();
         }
     }
@@ -156,7 +156,7 @@ static void connect_ends(int ends[2])
     CHECK_EQ(close(listener), 0);
 }
 
-/* Of TCP a short read says that there is no more, of a Unix socket not. */
+/* With TCP a short read means that there is no more data, with a Unix socket it does not. */
 static void open_pairs(long rounds)
 {
     memset(pairs, 0, sizeof pairs);
@@ -198,7 +198,7 @@ EACH_DRIVER(read_racing_with_cancel_or_timeout_loses_no_byte)
     close_pairs("fibers");
 }
 
-/* --- the same with operations of a loop; the buffer is freed at delivery ---------------------- */
+/* --- the same with loop operations; the buffer is freed at delivery --------------------------- */
 
 struct read {
     weft_op op;
@@ -211,8 +211,8 @@ static int open_ends;
 
 static void read_ended(weft_op *op, int64_t n, void *arg);
 
-/* The kernel writes without a sanitizer's leave: the last ones stay for a while, and nobody may
- * have touched them. */
+/* Kernel writes bypass the sanitizer: the last buffers are kept for a while and must stay
+ * unmodified. */
 static void bury(struct read *one)
 {
     static struct read *graves[GRAVES];

@@ -1,7 +1,6 @@
-/* Channels under everything at once: every item that a send accepted is received exactly once,
- * whatever deadlines, cancels, interrupts, closes and selects come between. Waits that nothing else
- * ends have no deadline: a lost wake-up stands still, which the watchdog sees from outside.
- */
+/* Channels with all operations at once: every item that a send accepted is received exactly once,
+ * despite deadlines, cancels, interrupts, closes and selects. Waits that nothing else ends have no
+ * deadline: a lost wake-up is a stall, which the watchdog detects from outside. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +13,7 @@
 enum { CHANNELS = 3, SENDERS = 6, RECEIVERS = 4 };
 
 static weft_chan *chans[CHANNELS];
-static _Atomic(uint8_t) *seen; /* by item: how often it was received */
+static _Atomic(uint8_t) *seen; /* per item: how often it was received */
 static _Atomic(uint8_t) *accepted;
 static atomic_long received, disturbed;
 
@@ -24,7 +23,8 @@ static uint32_t dice(uint64_t *state)
     return (uint32_t)(*state >> 33);
 }
 
-/* An outcome of one attempt: done, closed (true: no more), or ended from outside. */
+/* Handles the result of one attempt: done, closed (returns true: no more), or ended from
+ * outside. */
 static bool outcome(int err, long item, _Atomic(uint8_t) *marks)
 {
     if (err == 0) {
@@ -38,7 +38,7 @@ static bool outcome(int err, long item, _Atomic(uint8_t) *marks)
 
 struct party {
     int number;
-    long first, items; /* of a sender: what it sends */
+    long first, items; /* the items of a sender */
     weft_fiber fiber;
     atomic_bool ended;
 };
@@ -49,7 +49,7 @@ static int64_t some_deadline(uint64_t *state)
     return kind == 0 ? 0 : kind < 3 ? weft_after(dice(state) % 50000) : WEFT_FOREVER;
 }
 
-/* One attempt to send, in one of the ways there are. */
+/* One attempt to send, by a random call. */
 static int send_somehow(uint64_t *state, const long *item)
 {
     weft_chan *chan = chans[dice(state) % CHANNELS];
@@ -84,14 +84,14 @@ static void *sends(void *arg)
     return NULL;
 }
 
-/* One attempt to receive: how many, or an error. */
+/* One attempt to receive; returns the number of items, or an error. */
 static int recv_somehow(uint64_t *state, long *items, int most)
 {
     weft_chan *chan = chans[dice(state) % CHANNELS];
     int64_t deadline = some_deadline(state);
     uint32_t way = dice(state) % 4;
     if (way < 2 ||
-        deadline == WEFT_FOREVER) { /* for ever: on all, or it could be one that is silent */
+        deadline == WEFT_FOREVER) { /* without a deadline: on all, one might get no item */
         struct weft_case cases[CHANNELS];
         for (int i = 0; i < CHANNELS; i++) {
             cases[i] = weft_case_recv(chans[i], items);
@@ -112,7 +112,7 @@ static void *receives(void *arg)
     uint64_t state = check_seed() + (uint64_t)me->number * 1013;
     long items[5];
     int closed = 0;
-    while (closed < 20 * CHANNELS) { /* closed, and nothing came in that many looks */
+    while (closed < 20 * CHANNELS) { /* closed, and nothing arrived in that many attempts */
         int n = recv_somehow(&state, items, 1 + (int)(dice(&state) % 5));
         for (int i = 0; i < n; i++) {
             CHECK(outcome(0, items[i], seen));
@@ -141,8 +141,7 @@ static void *interrupts(void *arg)
     return NULL;
 }
 
-/* After the close: nobody receives any more, but somebody may have lost interest with items
- * left. */
+/* After the close: there are no receivers any more, but some may have stopped with items left. */
 static void drain(void)
 {
     long item;
@@ -222,7 +221,7 @@ TEST(every_channel_item_is_received_once_under_random_ends)
 
 static atomic_long tokens;
 
-/* Passes tokens on until it is cancelled; one that it holds then is counted. */
+/* Passes tokens on until it is cancelled; a token that it then holds is counted. */
 static void *juggles(void *arg)
 {
     weft_chan *chan = arg;
@@ -233,7 +232,7 @@ static void *juggles(void *arg)
             break;
         }
         watchdog_progress();
-        weft_yield(); /* with items and room in plenty it would never wait */
+        weft_yield(); /* with plenty of items and capacity it would never wait */
     }
     return NULL;
 }

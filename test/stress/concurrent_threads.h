@@ -1,4 +1,4 @@
-/* A crowd: n plain threads that start at the same moment, each with its own seeded generator. */
+/* Runs n plain threads that start at the same moment, each with its own seeded generator. */
 #ifndef WEFT_TEST_STRESS_CONCURRENT_THREADS_H
 #define WEFT_TEST_STRESS_CONCURRENT_THREADS_H
 
@@ -50,7 +50,8 @@ static inline uint32_t member_dice(struct member *self, uint32_t sides)
     return weft__rand_next(&self->rand) % sides;
 }
 
-/* Nothing to do just now. With more threads than CPUs, spinning would keep others from working. */
+/* Nothing to do at the moment. With more threads than CPUs, spinning would keep others from
+ * working. */
 __attribute__((unused)) static inline void member_pause(struct member *self)
 {
     if (member_dice(self, 4) == 0) {

@@ -1,6 +1,5 @@
-/* Workers of two pools that fall asleep and wake one another without end, under a watchdog that
- * looks all the time: what goes on is never taken for a deadlock, and what has stopped always
- * is. */
+/* Workers of two pools fall asleep and wake each other without end, while the watchdog checks all
+ * the time: a running program is never reported as a deadlock, and a deadlocked one always is. */
 #include <sched.h>
 
 #include "obs/reports.h"
@@ -22,7 +21,7 @@ struct side {
     int which;
 };
 
-/* One side moves at a time: between the unpark and the other's first step, everybody may be
+/* One side moves at a time: between the unpark and the other side's first step, all workers may be
  * asleep. */
 static void *bounce(void *arg)
 {

@@ -1,6 +1,6 @@
-/* Plain threads ask a dispatcher, wait for the answer, and think for a while: from nothing to more
- * than a spin lasts, so that either side is met awake, spinning, about to sleep and asleep. A
- * wake-up that is lost is a wait that never ends. */
+/* Plain threads post requests to a dispatcher, wait for the reply, and pause: from no pause to
+ * longer than a spin, so that either side is found awake, spinning, about to sleep and asleep. A
+ * lost wake-up is a wait that never ends. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ enum { THREADS = 3 };
 struct question {
     struct weft_post post; /* first */
     weft_event answered;
-    uint32_t think_ns; /* of the one who answers */
+    uint32_t think_ns; /* before the reply */
     long number;
 };
 
@@ -41,7 +41,7 @@ static void answers_question(struct weft_post *post)
     weft_event_set(&question->answered);
 }
 
-/* Mostly at once, sometimes about as long as a spin, seldom longer. */
+/* Mostly 0, sometimes about as long as a spin, seldom longer. */
 static uint32_t some_time(struct weft__rand *rng)
 {
     uint32_t dice = weft__rand_next(rng) % 16;
@@ -49,7 +49,7 @@ static uint32_t some_time(struct weft__rand *rng)
     return weft__rand_next(rng) % most;
 }
 
-/* A wait with a deadline may end by that; the answer comes all the same. */
+/* A wait with a deadline may time out; the reply still arrives. */
 static void await_answer(struct question *question, struct weft__rand *rng)
 {
     if (weft__rand_next(rng) % 4 == 0) {

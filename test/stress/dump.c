@@ -1,9 +1,9 @@
-/* Dumps, one after the other and two at a time, while thousands of fibers hand wake-ups to each
- * other, wait on events, are made and end. Each fiber is held for a moment again and again; a
- * wake-up that came just then and was lost leaves its pair standing, which the watchdog sees: no
- * wait here has a limit.
+/* Dumps, one after the other and two at a time, while thousands of fibers wake each other, wait on
+ * events, start and end. A dump holds each fiber for a moment; a wake-up that arrives just then and
+ * is lost leaves its pair waiting for ever, which the watchdog detects: no wait in this test has a
+ * deadline.
  *
- * 10,000 fibers in a usual run.
+ * A normal run uses 10,000 fibers.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ static void *play(void *arg)
         CHECK_EQ(weft_spawn(&child, newborn, NULL, NULL), 0);
         atomic_fetch_add(seat->partner_got, 1);
         weft_fiber_unpark(
-            seat->partner); /* who may have ended: it needs one unpark less than it gets */
+            seat->partner); /* which may have ended: it needs one unpark fewer than it gets */
         while (atomic_load(&seat->got) <= round) {
             CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         }

@@ -1,10 +1,10 @@
-/* Descriptors that are closed while somebody waits, and whose numbers come again at once, with
- * children that hold copies of whatever was open when they were forked: a copy keeps the kernel's
- * interest in the old descriptor alive, and must not be heard of under the new one.
+/* Descriptors are closed while a fiber waits on them, and their numbers are reused at once, with
+ * children that hold copies of all descriptors that were open when they were forked: a copy keeps
+ * the kernel's registration of the old descriptor alive, and its events must not be reported for
+ * the new one.
  *
- * 10^4 rounds in a usual run on each driver, 10^5 with WEFT_STRESS=1000. A close while another
- * thread is in a call on the descriptor is what this is about, and what a thread checker calls a
- * race.
+ * A normal run makes 10^4 rounds on each driver, 10^5 with WEFT_STRESS=1000. The test is about a
+ * close while another thread is in a call on the descriptor, which a thread checker calls a race.
  */
 /* not under: qemu valgrind tsan */
 #include <errno.h>
@@ -38,7 +38,7 @@ static void *waits(void *arg)
     return NULL;
 }
 
-/* Holds what is open now until it is told to go. */
+/* Holds the currently open descriptors until it is told to exit. */
 static void fork_child(void)
 {
     long n = atomic_fetch_add(&forks, 1);
@@ -62,7 +62,7 @@ static void one(struct weft__rand *rand)
     int ends[2];
     uint32_t dice = weft__rand_next(rand);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    CHECK_EQ(weft_read(ends[0], &byte, 1, 0), -ETIMEDOUT); /* nothing of an earlier one */
+    CHECK_EQ(weft_read(ends[0], &byte, 1, 0), -ETIMEDOUT); /* nothing of an earlier descriptor */
     struct wait wait = {.fd = ends[0]};
     weft_fiber fiber;
     CHECK_EQ(weft_spawn(&fiber, waits, &wait, NULL), 0);
@@ -80,7 +80,7 @@ static void one(struct weft__rand *rand)
         ends[0] = -1;
     }
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    /* -EBADF: it had not begun. */
+    /* -EBADF: the wait had not begun. */
     bool ended = wait.result == -EBADFD || wait.result == -EBADF;
     CHECK(wait.result == 1 ? (dice & 16) != 0 : ended && ends[0] < 0);
     atomic_fetch_add(wait.result == 1 ? &got : &closed, 1);
@@ -126,11 +126,11 @@ EACH_DRIVER(reused_fd_gets_no_event_of_closed_fd)
            atomic_load(&forks));
 }
 
-/* --- a wait that begins while the number is closed -------------------------------------------- */
+/* --- a wait that begins during the close ------------------------------------------------------ */
 
 struct meeting {
     struct wait wait;
-    _Atomic(int) there; /* of the two */
+    _Atomic(int) there; /* arrivals of the two sides */
 };
 
 static void meet(struct meeting *meeting)
@@ -150,8 +150,8 @@ static void *waits_at_once(void *arg)
     return waits(&meeting->wait);
 }
 
-/* The driver has all its descriptors after the first wait: else one of them might have the number
- * that was closed. */
+/* After the first wait the driver has all its descriptors: otherwise one of them might get the
+ * number that was closed. */
 static void wait_once(weft_pool *pool)
 {
     int ends[2];
@@ -171,14 +171,14 @@ static void wait_once(weft_pool *pool)
     CHECK_EQ(weft_close(ends[1]), 0);
 }
 
-/* The one who closes is a thread, and nobody opens anything after it: what is not told of the close
- * is never told. */
+/* A thread closes the descriptor, and nothing is opened after that: a wait that misses the close is
+ * never notified. */
 EACH_DRIVER(wait_starting_during_close_ends)
 {
     struct weft__rand rand;
     weft_pool *pool;
     long n = check_scale(5000), told = 0;
-    /* Without a watchdog that looks around in /proc, and opens what it looks at. */
+    /* Without a watchdog, which reads /proc and opens files there. */
     const struct weft_pool_opts opts = {
         .workers = 1, .driver = driver, .hog_ns = -1, .deadlock_off = true};
     weft__rand_seed(&rand, check_seed());

@@ -1,5 +1,5 @@
-/* Files that are closed while operations on them are under way, and whose numbers go to other files
- * at once: what was meant for the one never reaches the other. */
+/* Files are closed while operations on them are in progress, and their numbers go to other files at
+ * once: an operation on the old file never reaches the new one. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ static void *writes(void *arg)
     return NULL;
 }
 
-/* Until it is in its call, or through. */
+/* Waits until the fiber is in its call, or has returned from it. */
 static weft_fiber started(struct lane *lane)
 {
     weft_fiber fiber;

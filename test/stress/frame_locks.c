@@ -1,9 +1,7 @@
-/* A mutex and an rwlock under frame fibers of a pool and of a group, fibers with a stack and plain
- * threads, with deadlines, cancels and interrupts mixed in. Every section that was entered counts
- * exactly once, readers see whole writes, and in the end the lock is free. Whoever is patient waits
- * without a time limit, so that a lock that was handed to somebody who had gone stands still and is
- * seen by the watchdog.
- */
+/* A mutex and an rwlock used by frame fibers of a pool and of a group, fibers with a stack and
+ * plain threads, with deadlines, cancels and interrupts. Every entered section counts exactly once,
+ * readers see complete writes, and in the end the lock is free. Some waits have no time limit, so
+ * that a lock handed to a waiter that had left is a stall, which the watchdog detects. */
 #include "sched/fixture.h"
 #include "stress/watchdog.h"
 
@@ -110,7 +108,7 @@ static enum weft_step section_starts(weft_frame *f, struct weft_got got)
         return weft_frame_await_mutex(f, &self->wait, &mutex, self->deadline, then);
     }
     if (self->dice % 32 == 9) {
-        weft__rwlock_enter_slot(weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
+        weft__rwlock_enter_slot(weft__rwlock_of(&rwlock)); /* as after many calls on one thread */
     }
     return self->what == WRITE
                ? weft_frame_await_rwlock_write(f, &self->wait, &rwlock, self->deadline, then)
@@ -176,7 +174,7 @@ static void *uses(void *arg)
     return NULL;
 }
 
-/* Interrupts everybody by turns; cancels one in eight now and then. */
+/* Interrupts all fibers in turn; sometimes cancels one in eight. */
 static void *disturbs(void *arg)
 {
     uint64_t state = check_seed() + 77;

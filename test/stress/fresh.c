@@ -10,7 +10,7 @@ static struct {
     uint64_t total;
     struct item *items;
     struct weft__fresh fresh;
-    uint64_t deep; /* how many items the owner lets pile up */
+    uint64_t deep; /* how many items the owner lets accumulate */
     _Atomic(uint64_t) out;
 } play;
 
@@ -28,7 +28,8 @@ static bool over(void)
     return atomic_load_explicit(&play.out, memory_order_relaxed) == play.total;
 }
 
-/* The oldest. The owner pushes ever higher numbers, so each taker sees them rise. */
+/* Takes the oldest item. The owner pushes ever higher numbers, so each taker sees rising
+ * numbers. */
 static bool oldest(int64_t *last)
 {
     bool lost;
@@ -59,7 +60,7 @@ static void owner(struct member *self)
             struct weft__link *link = item_make(&play.items[next], next);
             CHECK_EQ(weft__fresh_push_local(&play.fresh, link), 0);
         }
-        /* Often down to the very last item, where the owner meets the thieves. */
+        /* Often down to the very last item, where the owner competes with the thieves. */
         uint64_t takes = member_dice(self, (uint32_t)play.deep * 2);
         for (uint64_t i = 0; i < takes; i++) {
             if (member_dice(self, 8)) {
@@ -110,7 +111,7 @@ TEST(owner_and_thieves_take_every_fresh_item_once)
     watchdog_stop();
 }
 
-/* Many young queues: each grows several times while thieves read from the buffers it leaves. */
+/* Many new queues: each grows several times while thieves read from the buffers it replaces. */
 TEST(growth_under_theft_loses_nothing)
 {
     watchdog_start("fresh, growing");

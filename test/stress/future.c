@@ -1,8 +1,8 @@
-/* Futures decided from all sides at once, and what is derived from them. Waits have no time limits,
- * so that a wake-up that is lost stands still; values are counted, and memory checkers see the
+/* Futures completed by several threads at once, and futures derived from them. Waits have no time
+ * limits, so that a lost wake-up is a stall; values are counted, and memory checkers detect the
  * rest.
  *
- * 3000 rounds in a usual run.
+ * A normal run makes 3000 rounds.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ struct round {
     weft_future *origin[WIDTH];
     weft_future *all, *any, *mapped;
     uint64_t seed;
-    atomic_int first[WIDTH]; /* who decided each: exactly one */
+    atomic_int first[WIDTH]; /* successful completions of each: exactly one */
     int values[WIDTH];
 };
 
@@ -45,7 +45,7 @@ static int convert(void *arg, void *value, void **out)
     return 0;
 }
 
-/* Tries to decide every one of them, then lets go. */
+/* Tries to complete every future, then drops its references. */
 static void *decides(void *arg)
 {
     struct round *round = arg;
@@ -69,7 +69,7 @@ static void *decides(void *arg)
     return NULL;
 }
 
-/* Gives a derived one up, now and then; who waits for it is told. */
+/* Sometimes cancels a derived future; its waiter is notified. */
 static void *gives_up(void *arg)
 {
     struct round *round = arg;
@@ -106,11 +106,11 @@ static void round_run(uint64_t *dice)
     int n = 0;
     for (int i = 0; i < WIDTH; i++) {
         CHECK_EQ(weft_future_create(&round.origin[i], NULL), 0);
-        weft_future_ref(round.origin[i]); /* one for each who decides */
+        weft_future_ref(round.origin[i]); /* one for each completing thread */
     }
     weft_future_ref(round.origin[0]);
     CHECK_EQ(weft_pool_spawn(pools[0], &fibers[n++], decides, &round, NULL), 0);
-    CHECK_EQ(weft_future_any(round.origin, WIDTH, &round.any), 0); /* while they are decided */
+    CHECK_EQ(weft_future_any(round.origin, WIDTH, &round.any), 0); /* while completions run */
     CHECK_EQ(weft_future_all(round.origin, WIDTH, &round.all), 0);
     CHECK_EQ(weft_future_map(round.origin[0], &round.mapped, convert, NULL), 0);
     CHECK_EQ(weft_pool_spawn(pools[1], &fibers[n++], decides, &round, NULL), 0);
@@ -156,7 +156,7 @@ TEST(concurrently_completed_futures_reach_every_waiter_once)
     watchdog_stop();
 }
 
-/* --- the one-shot waiter: each question on the stack of the one who asks ---------------------- */
+/* --- the oneshot: each question is on the stack of its asker ---------------------------------- */
 
 static void *answers(void *arg)
 {
@@ -172,7 +172,7 @@ static void *asks(void *arg)
         CHECK_EQ(weft_pool_submit(pools[i % 2], answers, &question), 0);
         CHECK_EQ(weft_oneshot_wait(&question, &value, WEFT_FOREVER), 0);
         CHECK(value == &question);
-        memset(&question, 0xee, sizeof question); /* nobody looks any more */
+        memset(&question, 0xee, sizeof question); /* nothing accesses it any more */
         watchdog_progress();
     }
     return NULL;

@@ -1,5 +1,5 @@
-/* Exactly once and in order: producers push single items and chains, takers take batches, some do
- * both, as workers do that spill. */
+/* Exactly once and in order: producers push single items and chains, takers take batches, some
+ * members do both, like workers that spill. */
 #include "queue/global.h"
 
 #include "queue/item.h"
@@ -9,7 +9,7 @@
 static struct {
     int threads;
     uint64_t each;
-    struct item *items; /* member m makes each * m up to each * (m + 1) */
+    struct item *items; /* member m creates each * m up to each * (m + 1) */
     struct weft__global global;
     _Atomic(uint64_t) out;
 } play;
@@ -20,7 +20,7 @@ static bool over(void)
            play.each * (uint64_t)play.threads;
 }
 
-/* Items of one maker come out in the order in which they went in, for each taker. */
+/* For each taker, items of one producer come out in the order in which they were pushed. */
 static void take(struct member *self, int64_t *last)
 {
     struct weft__link *batch[17];

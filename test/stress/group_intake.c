@@ -1,6 +1,6 @@
-/* Threads send functions and fibers to groups that come and go, stop and fail meanwhile, and look
- * at them: each thing that was accepted is served exactly once, each group finishes. In dev builds
- * with delays between the steps of the gate. */
+/* Threads post functions and spawn fibers into groups that are created, stopped and failed
+ * meanwhile, and inspect the groups: each accepted item is served exactly once, and each group
+ * finishes. Dev builds add delays between the steps of the intake. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,10 +18,9 @@
 
 static struct {
     weft_dispatcher *d;
-    pthread_rwlock_t lock; /* read: the groups are there; write: one is exchanged */
+    pthread_rwlock_t lock; /* read: the groups exist; write: one is replaced */
     weft_group *groups[GROUPS];
-    _Atomic(int) late[GROUPS]; /* what may still be sent to one that stops: whoever goes on sending
-                                  holds it open */
+    _Atomic(int) late[GROUPS]; /* posts still allowed to a stopping group: more keep it open */
     _Atomic(long) accepted, served, refused, daemons, ended;
     _Atomic(bool) over;
 } s;
@@ -171,12 +170,12 @@ static weft_group *fresh(uint64_t *rand)
     return group;
 }
 
-/* A group is asked to stop while others send to it; another takes its place when it has
+/* A group is asked to stop while others send to it; another group replaces it after it has
  * finished. */
 static void exchange(uint64_t *rand)
 {
     unsigned i = (unsigned)(draw(rand) % GROUPS);
-    weft_group *old = s.groups[i]; /* only this thread exchanges them */
+    weft_group *old = s.groups[i]; /* only this thread replaces them */
     weft_group_stop(old);
     CHECK_EQ(weft_future_wait(weft_group_finished(old), WEFT_FOREVER), 0);
     struct weft_group_stats stats;
@@ -196,7 +195,7 @@ TEST(accepted_group_work_is_served_once_however_groups_end)
     pthread_t threads[SENDERS];
     CHECK_EQ(weft_dispatcher_create(&s.d, NULL), 0);
     CHECK_EQ(weft_dispatcher_start(s.d), 0);
-    pthread_rwlockattr_t attr; /* else the senders, who never rest, keep the writer out */
+    pthread_rwlockattr_t attr; /* otherwise the senders, which never pause, starve the writer */
     pthread_rwlockattr_init(&attr);
     pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&s.lock, &attr);
@@ -211,7 +210,7 @@ TEST(accepted_group_work_is_served_once_however_groups_end)
     for (long n = check_scale(4000); n > 0; n--) {
         exchange(&rand);
     }
-    CHECK_EQ(weft_dispatcher_stop(s.d, WEFT_FOREVER, NULL, 0), 0); /* while they go on */
+    CHECK_EQ(weft_dispatcher_stop(s.d, WEFT_FOREVER, NULL, 0), 0); /* while they continue */
     atomic_store_explicit(&s.over, true, memory_order_relaxed);
     for (int i = 0; i < SENDERS; i++) {
         pthread_join(threads[i], NULL);

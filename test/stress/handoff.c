@@ -1,11 +1,11 @@
-/* Park/unpark hand-offs with no time limits anywhere: one lost wake-up and the ring it happened in
- * stands still, which the watchdog sees from outside.
+/* Park/unpark hand-offs without any time limits: after one lost wake-up its ring stands still,
+ * which the watchdog detects from outside.
  *
- * A token goes round a ring of fibers. Whoever has it hands it on by one weft_fiber_unpark and
+ * A token moves round a ring of fibers. The holder hands the token on by one weft_fiber_unpark and
  * waits for its return by one weft_fiber_park, so every park must be ended by exactly one unpark: a
- * spurious return, a permit kept too long or one used twice show as a token that is not there.
+ * spurious return, a permit kept too long or a permit used twice shows as a missing token.
  *
- * 4 * 10^5 hand-offs in a usual run; WEFT_STRESS=25000 makes it 10^8.
+ * A normal run makes 4 * 10^5 hand-offs; WEFT_STRESS=25000 makes 10^8.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -24,7 +24,7 @@ struct ring;
 struct seat {
     struct ring *ring;
     weft_fiber fiber;
-    weft_fiber next; /* whom it hands the token to */
+    weft_fiber next; /* the fiber it hands the token to */
     atomic_bool *next_holds;
     atomic_bool holds; /* it has the token, or is about to be woken with it */
     long laps;
@@ -61,7 +61,7 @@ static void *sit(void *arg)
     return NULL;
 }
 
-/* Where the fibers of a ring live: any of these may be the same pool. */
+/* The pools of a ring's fibers; some of them may be the same pool. */
 struct stage {
     const char *name;
     weft_pool *pools[2];
@@ -124,7 +124,7 @@ static weft_pool *pool_open(const char *name, unsigned workers, int64_t spin_ns)
 }
 
 /* The rings differ in how often a worker has to be woken: never for a pair on a busy worker, every
- * time for one pair that is bound to two workers that have nothing else. */
+ * time for one pair that is bound to two otherwise idle workers. */
 TEST(every_park_handoff_arrives_without_time_limits)
 {
     watchdog_start("handoff");

@@ -1,5 +1,5 @@
-/* Stops under load lose no request: clients that keep their connections, clients with a connection
- * for each request, none of which ever sends a request twice. */
+/* A server stop under load loses no request: some clients keep their connections, others use one
+ * connection per request, and none ever sends a request twice. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,8 +14,8 @@ static struct {
     atomic_ulong answered, lost;
 } load;
 
-/* -1: refused, or the server has stopped before. A handshake that the server holds off is not
- * waited for: nothing was sent. */
+/* Returns -1 if the connection is refused, or the server has already stopped. A handshake that the
+ * server holds off is not waited for: nothing was sent. */
 static int connect_to_server(void)
 {
     int fd = socket(load.at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -61,7 +61,7 @@ static struct reply_end {
         text[have] = '\0';
     } while (!(end = strstr(text, "\r\n\r\n")) || strlen(end + 4) < 2);
     CHECK(strncmp(text, "HTTP/1.1 200 ", 13) == 0);
-    CHECK_STR(end + 4, "10"); /* what the handler has read of this request */
+    CHECK_STR(end + 4, "10"); /* the bytes of this request that the handler has read */
     return (struct reply_end){true, strstr(text, "Connection: close") != NULL};
 }
 
@@ -81,7 +81,7 @@ static void *keep(void *arg)
         while (!end.last) {
             end = exchange(fd, request);
             count(end.answered);
-            if (rand_r(&seed) % 4 == 0) { /* rests for a while */
+            if (rand_r(&seed) % 4 == 0) { /* pauses */
                 poll(NULL, 0, rand_r(&seed) % 3);
             }
         }
@@ -142,7 +142,7 @@ static void one_stop(enum weft_driver driver, enum weft_http_balance balance, co
 /* The address of the i-th stop's listener. */
 static const char *address_of(long i)
 {
-    int fd = i % 4 == 3 ? weft_listen("[::1]:0", NULL) : -1; /* there may be no IPv6 here */
+    int fd = i % 4 == 3 ? weft_listen("[::1]:0", NULL) : -1; /* IPv6 may not be available here */
     if (fd >= 0) {
         weft_close(fd);
         return "[::1]:0";
@@ -166,8 +166,8 @@ EACH_DRIVER(http_server_stop_under_load_loses_no_request)
     CHECK_EQ(atomic_load(&load.lost), 0);
 }
 
-/* How new connections are held off differs by what the process may do: the same once more, as
- * nobody in particular. */
+/* The way new connections are held off depends on the privileges of the process: the test runs
+ * again as an unprivileged user. */
 TEST(unprivileged_http_server_stop_loses_no_request)
 {
     enum { NOBODY = 65534 };

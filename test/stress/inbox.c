@@ -1,5 +1,6 @@
-/* Exactly once, in order per producer, and no lost wake: many producers push and wake only when
- * told to, the one consumer sleeps in a parker without a time limit whenever it finds nothing. */
+/* Exactly once, in order per producer, and no lost wake-up: many producers push and wake the
+ * consumer only when push says so; the single consumer sleeps in a parker without a time limit
+ * whenever it finds nothing. */
 #include "queue/inbox.h"
 
 #include "queue/item.h"
@@ -10,7 +11,7 @@
 static struct {
     int producers;
     uint64_t each;
-    struct item *items; /* producer p has each * p up to each * (p + 1) */
+    struct item *items; /* producer p owns each * p up to each * (p + 1) */
     struct weft__inbox inbox;
     struct weft__parker parker;
     uint64_t sleeps;
@@ -44,7 +45,7 @@ static void producer(struct member *self, uint64_t first)
             weft__parker_wake(&play.parker);
         }
         if (member_dice(self, 8) == 0) {
-            sched_yield(); /* lets the consumer find nothing and go to sleep */
+            sched_yield(); /* lets the consumer find nothing and fall asleep */
         }
     }
 }

@@ -1,6 +1,6 @@
-/* Interrupts in = -EINTR out. Two fibers wait on one side of a descriptor, a plain thread
- * interrupts the second, again as soon as the last one was delivered; bytes and connections come
- * meanwhile. An interrupt that gets lost leaves the fiber waiting for ever. */
+/* Interrupts sent = -EINTR results. Two fibers wait on one direction of a descriptor; a plain
+ * thread interrupts the second, again as soon as the last interrupt was delivered; bytes and
+ * connections arrive meanwhile. A lost interrupt leaves the fiber waiting for ever. */
 /* not under: qemu */
 #include <errno.h>
 #include <pthread.h>
@@ -14,10 +14,10 @@
 
 enum { WAITERS = 2 };
 
-#define LOST_NS INT64_C(60000000000) /* without any: a long time, also on a busy machine */
+#define LOST_NS INT64_C(60000000000) /* without an interrupt: a long time, also on a busy machine */
 
 static atomic_ulong delivered; /* to the second */
-static atomic_long taken;      /* bytes or connections, by both */
+static atomic_long taken;      /* bytes or connections, by both fibers */
 static weft_event over;
 static int fd, peer = -1;
 static weft_fiber fibers[WAITERS];
@@ -41,8 +41,7 @@ static void *waits(void *arg)
     }
 }
 
-/* --- the plain thread ---------------------------------------------------------------------------
- */
+/* --- the plain thread ------------------------------------------------------------------------- */
 
 static long rounds;
 static bool (*disturb)(void);
@@ -77,7 +76,7 @@ static void *interrupts(void *arg)
         CHECK_EQ(atomic_load(&delivered), i);
     }
     while (atomic_load(&taken) < disturbances) {
-        sched_yield(); /* what was sent is still under way */
+        sched_yield(); /* the last interrupt is still on its way */
     }
     weft_event_set(&over);
     return NULL;
@@ -114,8 +113,7 @@ static void run(enum weft_driver driver, long n)
     weft_event_deinit(&over);
 }
 
-/* --- tests --------------------------------------------------------------------------------------
- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static ssize_t receives(void)
 {
@@ -153,7 +151,7 @@ static ssize_t accepts(void)
     return got;
 }
 
-/* Not so often: there are only so many ports. */
+/* Less often: the number of ports is limited. */
 static bool connects(void)
 {
     if (disturbances >= 2000) {

@@ -1,14 +1,12 @@
-/* Conditions, rwlocks, semaphores, barriers and wait groups under fibers of two pools and plain
- * threads, with deadlines, cancels and interrupts mixed in. What is handed over must add up. The
- * patient wait without a time limit, so that a lost wake-up stands still and is seen by the
- * watchdog.
- */
+/* Conditions, rwlocks, semaphores, barriers and wait groups used by fibers of two pools and plain
+ * threads, with deadlines, cancels and interrupts. Whatever is handed over must add up. Some waits
+ * have no time limit, so that a lost wake-up is a stall, which the watchdog detects. */
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
 #include "stress/cancel_storm.h"
 #include "sync/rwlock.h"
 
-/* --- rwlock: readers see whole writes, and every write counts ------------------------------ */
+/* --- rwlock: readers see complete writes, and every write counts --------------------------- */
 
 static weft_rwlock rwlock;
 static long left, right;
@@ -22,7 +20,7 @@ static void *read_and_write(void *arg)
         int64_t deadline = some_deadline(dice(&state));
         if (what % 32 == 1) {
             weft__rwlock_enter_slot(
-                weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
+                weft__rwlock_of(&rwlock)); /* as after many calls on one thread */
         }
         if (what % 8 == 0) {
             if (done_or_ended(weft_rwlock_write(&rwlock, deadline))) {
@@ -55,7 +53,7 @@ TEST(rwlock_readers_see_whole_writes)
     weft_rwlock_deinit(&rwlock);
 }
 
-/* --- semaphore: permits are neither lost nor made ------------------------------------------ */
+/* --- semaphore: permits are neither lost nor created --------------------------------------- */
 
 enum { PERMITS = 5 };
 static weft_sem sem;
@@ -87,14 +85,14 @@ TEST(semaphore_permits_are_neither_lost_nor_created)
     weft_sem_deinit(&sem);
 }
 
-/* --- condition: a queue of one place; what is put in is taken out ----------------------------- */
+/* --- condition: a queue of one slot; every item put in is taken out --------------------------- */
 
 static weft_mutex mutex;
 static weft_cond filled, emptied;
 static bool full;
 static long put, taken;
 
-/* Everybody puts and takes by turns; who cannot, in its time, does not. */
+/* Every fiber puts and takes alternately, and gives up at its deadline. */
 static bool exchange(bool fill, int64_t deadline)
 {
     int err = 0;
@@ -110,7 +108,7 @@ static bool exchange(bool fill, int64_t deadline)
         *(fill ? &put : &taken) += 1;
         weft_cond_signal(fill ? &filled : &emptied);
     } else if (full != fill) {
-        weft_cond_signal(fill ? &emptied : &filled); /* it was for us, and we do not use it */
+        weft_cond_signal(fill ? &emptied : &filled); /* a signal for this waiter, unused */
     }
     weft_mutex_unlock(&mutex);
     return err == 0;
@@ -120,7 +118,7 @@ static void *put_and_take(void *arg)
 {
     uint64_t state = check_seed() + (uint64_t)(uintptr_t)arg;
     for (long i = 0; i < check_scale(ROUNDS / 4); i++) {
-        /* Nobody is sure of a partner for ever. */
+        /* No fiber can rely on a partner for ever. */
         exchange((i + (intptr_t)arg) % 2 == 0, weft_after(dice(&state) % 200000));
         watchdog_progress();
     }
@@ -137,7 +135,7 @@ TEST(condition_queue_items_are_all_taken)
     weft_mutex_deinit(&mutex);
 }
 
-/* --- condition without time limits: a token goes round ---------------------------------------- */
+/* --- condition without time limits: a token moves round --------------------------------------- */
 
 enum { SEATS = 6 };
 static weft_cond seats[SEATS];
@@ -180,13 +178,13 @@ TEST(no_condition_signal_is_lost_without_time_limits)
     watchdog_stop();
 }
 
-/* --- barrier and wait group: phases of a crowd, disturbed ------------------------------------- */
+/* --- barrier and wait group: phases of many parties, disturbed -------------------------------- */
 
 static weft_barrier barrier;
 static weft_waitgroup group;
 static atomic_long arrivals;
 
-/* A party comes until it has been part of as many phases as all the others. */
+/* A party takes part until it has completed as many phases as all others. */
 static void *keep_phase(void *arg)
 {
     uint64_t state = check_seed() + (uint64_t)(uintptr_t)arg;
@@ -197,7 +195,7 @@ static void *keep_phase(void *arg)
             CHECK(atomic_load(&arrivals) <= (phase + 1) * (FIBERS + THREADS));
             int64_t deadline = some_deadline(dice(&state));
             got = weft_barrier_wait(&barrier, shielded ? WEFT_FOREVER : deadline);
-            if (got == -ECANCELED) { /* from now on every wait would end so */
+            if (got == -ECANCELED) { /* from now on every wait would end like this */
                 weft_fiber_shield_enter();
                 shielded = true;
             }

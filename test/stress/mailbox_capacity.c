@@ -1,6 +1,6 @@
-/* Actors that send more than there is room for, by steps that wait for it, while senders and
- * receivers are killed and others take their place. Each message is seen or is a dead letter, those
- * of one sender come in order, and none waits for ever. */
+/* Actors send more messages than the mailboxes hold, by steps that wait for capacity, while senders
+ * and receivers are killed and replaced. Each message is received or is a dead letter, messages of
+ * one sender arrive in order, and none waits for ever. */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -15,8 +15,8 @@ enum { RECEIVERS = 3, SENDERS = 48, NUMBERS = 1 << 16, AT_ONCE = 8 };
 static weft_host *host;
 static _Atomic(uint64_t) receivers[RECEIVERS], senders[SENDERS];
 static atomic_uint numbers;
-static atomic_long issued, seen, dead;    /* of messages that wait for ever */
-static atomic_long soon, soon_seen, told; /* of those with a deadline; completions */
+static atomic_long issued, seen, dead;    /* messages without a deadline */
+static atomic_long soon, soon_seen, told; /* messages with a deadline; completions */
 static uint32_t host_number;
 
 static weft_pid pid_of(uint64_t id)
@@ -30,7 +30,7 @@ static void on_dead(weft_host *where, const struct weft_dead_letter *letter, voi
     atomic_fetch_add(&dead, letter->topic[0] == 'n');
 }
 
-/* --- who receives ----------------------------------------------------------------------- */
+/* --- receivers -------------------------------------------------------------------------- */
 
 static int receive(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
@@ -67,11 +67,11 @@ static const struct weft_actor_kind receiver_kinds[] = {
      .policy = WEFT_MAILBOX_WAIT},
 };
 
-/* --- who sends ---------------------------------------------------------------------------- */
+/* --- senders ------------------------------------------------------------------------------ */
 
 struct sender {
     struct weft__rand rand;
-    uint64_t number; /* in the upper half of a tag */
+    uint64_t number; /* the upper half of a tag */
     uint32_t sent, pending;
 };
 
@@ -160,7 +160,7 @@ static int begin_sender(weft_actor *self, const char *method, const weft_buf *in
 static const struct weft_actor_kind sender_kind = {
     .name = "sender", .state_bytes = sizeof(struct sender), .init = begin_sender, .step = send_all};
 
-/* --- and who comes and goes ----------------------------------------------------------------- */
+/* --- replacing actors ----------------------------------------------------------------------- */
 
 static void replace(_Atomic(uint64_t) *place, const struct weft_actor_kind *kind)
 {
@@ -175,7 +175,7 @@ static void replace(_Atomic(uint64_t) *place, const struct weft_actor_kind *kind
     atomic_store(place, pid.id);
 }
 
-/* Something has happened since. */
+/* Waits until messages have moved since the last call. */
 static void await_traffic(void)
 {
     long before = atomic_load(&seen);

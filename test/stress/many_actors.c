@@ -1,8 +1,8 @@
-/* Very many actors at once: 10,000 in a usual run, 1,000,000 in `make soak`. Threads send to them,
- * kill them and start others in their place, link them, and have them go on with new code.
+/* Very many actors at once: 10,000 in a normal run, 1,000,000 in `make soak`. Threads send to them,
+ * kill them and start others in their place, link them, and upgrade them to new code.
  *
- * What must hold: messages from one thread to one actor come in order; every message that was
- * accepted was seen or is a dead letter; each actor was closed once; nobody is left.
+ * Invariants: messages from one thread to one actor arrive in order; every accepted message was
+ * received or is a dead letter; each actor was closed once; no actor is left.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -95,7 +95,7 @@ static weft_pid start(void)
     return pid;
 }
 
-/* Each thread has a part of the people, and sends to all. */
+/* Each thread owns a part of the actors, and sends to all. */
 struct part {
     unsigned number;
     size_t from, to;

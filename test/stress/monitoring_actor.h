@@ -1,5 +1,5 @@
-/* Keepers of a society (stress/actor_population.h): they watch and link members, trap, and count
- * what is to be told yet. */
+/* Monitoring actors of a population (stress/actor_population.h): they monitor and link members,
+ * trap exits, and count the notifications still expected. */
 #ifndef WEFT_TEST_STRESS_MONITORING_ACTOR_H
 #define WEFT_TEST_STRESS_MONITORING_ACTOR_H
 
@@ -22,13 +22,13 @@ static void unlinked(struct keeper *k, weft_pid from)
     while (i < TIES && !weft_pid_equal(k->linked[i], from)) {
         i++;
     }
-    CHECK(i < TIES); /* else it was told before, or taken back */
+    CHECK(i < TIES); /* otherwise it was notified before, or removed */
     k->linked[i] = (weft_pid){.id = 0};
     atomic_fetch_add(&society.told, 1);
     ties(k, -1);
 }
 
-/* What a step was given cannot be taken back in it. */
+/* A notification that this step has already received cannot be cancelled in the step. */
 static bool tells_end(const struct weft_actor_event *events, size_t n, weft_pid of)
 {
     size_t i = 0;
@@ -55,7 +55,7 @@ static void links(weft_actor *self, struct keeper *k, const struct weft_actor_ev
     weft_pid pid = pick(&k->s.rand);
     for (int j = 0; j < TIES; j++) {
         if (weft_pid_equal(k->linked[j], pid)) {
-            return; /* it is one link */
+            return; /* both sides share one link */
         }
     }
     if (weft_actor_link(self, pid) == 0) {

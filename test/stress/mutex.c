@@ -1,8 +1,6 @@
-/* Fibers of two pools and plain threads take a few mutexes from one another, with deadlines,
- * cancels and interrupts mixed in. What a mutex protects is plain memory and must add up; the waits
- * of the patient have no time limit, so that a lost wake-up stands still and is seen by the
- * watchdog.
- */
+/* Fibers of two pools and plain threads compete for a few mutexes, with deadlines, cancels and
+ * interrupts. A mutex protects plain memory, which must add up; some waits have no time limit, so
+ * that a lost wake-up is a stall, which the watchdog detects. */
 enum { MUTEXES = 3, FIBERS = 24, THREADS = 2 };
 
 #include "stress/cancel_storm.h"

@@ -1,8 +1,7 @@
 /* Whole pools under stress: 16 workers on whatever CPUs there are, rings of 4 slots and fresh
- * queues of 2, trees of fibers that spawn, join, yield, park, hop between two pools and bind
- * themselves, seen all the while by a thread that takes dumps. Every fiber runs exactly once, on a
- * worker that it may run on, and keeps its errno, its locals and what lies on its stack.
- */
+ * queues of 2, trees of fibers that spawn, join, yield, park, migrate between two pools and bind
+ * themselves, observed all the time by a thread that takes dumps. Every fiber runs exactly once, on
+ * an allowed worker, and keeps its errno, its fiber-local values and the contents of its stack. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +19,7 @@ struct node {
     int budget; /* descendants it may have */
     int bound;  /* the worker it was bound to when spawned, or -1 */
     weft_pool *home;
-    _Atomic(weft_fiber) parent; /* to unpark when it has run */
+    _Atomic(weft_fiber) parent; /* the fiber to unpark at the end */
     atomic_int *parent_wakes;
     struct weft__rand rand;
     atomic_int ran, ended;
@@ -39,7 +38,7 @@ static uint32_t dice(struct node *self, uint32_t sides)
     return weft__rand_next(&self->rand) % sides;
 }
 
-/* --- what a fiber may rely on wherever it goes on --------------------------- */
+/* --- state that a fiber keeps on every worker ------------------------------- */
 
 struct frame {
     struct node *self;
@@ -87,7 +86,7 @@ static void local_destroyed(void *value)
     atomic_fetch_add(&play.destroyed, 1);
 }
 
-/* --- what a fiber does ---------------------------------------------------------- */
+/* --- actions of a fiber --------------------------------------------------------- */
 
 static void *grow(void *arg);
 
@@ -109,7 +108,7 @@ static struct node *node_make(struct node *parent, int budget)
     return node;
 }
 
-/* A child of its own; joinable if `fiber` is given. */
+/* Starts a child; joinable if `fiber` is given. */
 static void child_start(struct node *node, weft_fiber *fiber)
 {
     struct weft_fiber_opts opts = {.bound = node->bound >= 0,
@@ -118,7 +117,7 @@ static void child_start(struct node *node, weft_fiber *fiber)
     CHECK_EQ(weft_pool_spawn(node->home, fiber, grow, node, &opts), 0);
 }
 
-/* Some children, joined in the order in which they were made. */
+/* Starts some children and joins them in the order of their creation. */
 static void join_children(struct node *self, int budget)
 {
     weft_fiber fibers[4];
@@ -137,7 +136,7 @@ static void join_children(struct node *self, int budget)
     }
 }
 
-/* A detached child that unparks this fiber at its end. */
+/* Starts a detached child that unparks this fiber at its end. */
 static void await_child(struct node *self, int budget)
 {
     atomic_int wakes = 0;
@@ -237,7 +236,7 @@ static void *grow(void *arg)
     return self;
 }
 
-/* --- the watcher: snapshots of a pool at work --------------------------------------- */
+/* --- the observer: snapshots of a running pool -------------------------------------- */
 
 static atomic_bool watching;
 
@@ -326,7 +325,7 @@ TEST(every_fiber_of_two_oversubscribed_pools_runs_exactly_once)
         CHECK_EQ(weft_pool_start(play.pools[0]), 0);
         CHECK_EQ(weft_pool_start(play.pools[1]), 0);
         play_round(round % 2 ? 40 : 3, 2500);
-        /* Only a stop makes the pools' last words visible: the end of detached fibers. */
+        /* Only a stop makes the last counts of detached fibers visible. */
         CHECK_EQ(weft_pool_stop(play.pools[0], WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
         CHECK_EQ(weft_pool_stop(play.pools[1], WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
         check_round();

@@ -1,6 +1,5 @@
-/* Storms: pools that are made, used, stopped from several sides and destroyed, over and over. What
- * was accepted runs, once; what comes too late is refused; nothing runs after stop; no stop hangs.
- */
+/* Pools are created, used, stopped by several threads and destroyed, over and over. Accepted work
+ * runs, once; late work is refused; nothing runs after stop; no stop hangs. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,7 +38,7 @@ static void pool_close(weft_pool *pool)
     watchdog_progress();
 }
 
-/* --- submits against stop ----------------------------------------------------- */
+/* --- submits race with stop --------------------------------------------------- */
 
 struct flood {
     weft_pool *pool;
@@ -55,7 +54,7 @@ static void *leaf(void *arg)
     return NULL;
 }
 
-/* A fiber of the pool goes on spawning after outside submits are refused. */
+/* A fiber of the pool continues to spawn after outside submits are refused. */
 static void *branch(void *arg)
 {
     struct flood *flood = arg;
@@ -133,7 +132,7 @@ struct brood {
     long most;
 };
 
-/* Every one makes two more until there are enough, then waits for ever. */
+/* Every fiber spawns two more until there are enough, then waits for ever. */
 static void *breed(void *arg)
 {
     struct brood *brood = arg;
@@ -149,7 +148,7 @@ static void *breed(void *arg)
     return NULL;
 }
 
-/* The stop comes while fibers are being made: not one may slip through uncancelled. */
+/* The stop comes while fibers are being created: none may escape the cancel. */
 TEST(cancelling_stop_reaches_newly_spawned_fibers)
 {
     watchdog_start("cancelling stop");
@@ -170,7 +169,7 @@ TEST(cancelling_stop_reaches_newly_spawned_fibers)
     watchdog_stop();
 }
 
-/* --- destroyed at the first moment ----------------------------------------------------- */
+/* --- destroyed as early as possible ---------------------------------------------------- */
 
 struct visit {
     weft_pool *host;
@@ -216,8 +215,8 @@ static void *waker_main(void *arg)
     return NULL;
 }
 
-/* A worker of another pool makes the last fiber of this one ready, which ends; the pool is stopped
- * and destroyed, and the other worker may be still on its way out of the wake. */
+/* A worker of another pool makes the last fiber of this pool ready, and the fiber ends; the pool is
+ * stopped and destroyed while the other worker may still be returning from the wake. */
 static void visit_once(weft_pool *other, uint32_t kind)
 {
     struct visit visit = {.host = pool_open(1 + dice(2), false)};
@@ -243,7 +242,7 @@ static void visit_once(weft_pool *other, uint32_t kind)
     }
 }
 
-/* Ends elsewhere, and so makes the caller's run return from there. */
+/* Ends in another pool, and so makes the caller's run return from there. */
 static void *emigrant_main(void *arg)
 {
     CHECK_EQ(weft_fiber_migrate(arg, WEFT_ANY_WORKER), 0);
@@ -286,8 +285,8 @@ static void *where(void *arg)
     return NULL;
 }
 
-/* Ends while the bound fiber it made waits for a stack of a size that its worker has not at
- * hand. */
+/* Ends while the bound fiber it created waits for a stack of a size that its worker has not
+ * cached. */
 static void *leave_bound_behind(void *arg)
 {
     struct weft_fiber_opts opts = {.bound = true, .worker = 0, .stack_bytes = 256 * 1024};

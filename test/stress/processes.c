@@ -1,7 +1,7 @@
-/* Children and signals with waits that end for all reasons at once: every child is reaped, every
- * status is the one it must be, every signal that was sent is counted once.
+/* Children and signals, with waits that end for all reasons at once: every child is reaped, every
+ * status is the expected one, every sent signal is counted once.
  *
- * 200 children and 4000 signals in a usual run.
+ * A normal run uses 200 children and 4000 signals.
  */
 /* not under: qemu */
 #include <errno.h>
@@ -91,7 +91,7 @@ TEST(child_processes_are_reaped_however_waits_end)
     close_pool(pool);
     siginfo_t info;
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
-        usleep(1000); /* the last of those whose handles were closed */
+        usleep(1000); /* the last of the children whose handles were closed */
     }
     watchdog_stop();
 }
@@ -136,7 +136,7 @@ TEST(signals_are_counted_once_however_waits_end)
     expected = check_scale(4000) / 2 * 2 + 2;
     sigemptyset(&mask);
     sigaddset(&mask, SIGRTMIN + 5);
-    if (WEFT__TSAN) { /* it keeps one of each signal for a thread, and drops the others */
+    if (WEFT__TSAN) { /* TSan keeps one of each signal per thread, and drops the others */
         CHECK_EQ(pthread_sigmask(SIG_BLOCK, &mask, NULL), 0);
     }
     watchdog_start("signals");

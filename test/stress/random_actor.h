@@ -1,5 +1,5 @@
-/* One of a society (stress/actor_population.h): what it does at random, and what it checks of what
- * it is told. */
+/* A member of a population (stress/actor_population.h): its random actions, and its checks of the
+ * events it gets. */
 #ifndef WEFT_TEST_STRESS_RANDOM_ACTOR_H
 #define WEFT_TEST_STRESS_RANDOM_ACTOR_H
 
@@ -13,11 +13,11 @@
 
 struct society_opts {
     long population; /* actors */
-    long shown;      /* of which so many at most are known to all others */
+    long shown;      /* the largest number of them that all others can address */
     long keepers;
-    long children;  /* of dynamic supervisors; those of the others come on top */
-    long rounds;    /* of each thread outside; 0: until `seconds` are over */
-    double seconds; /* with a line every few of them */
+    long children;  /* of dynamic supervisors; in addition to those of the tree */
+    long rounds;    /* of each outside thread; 0: until `seconds` are over */
+    double seconds; /* with a status line every few seconds */
 };
 
 enum { THREADS = 3, TIES = 4, PEERS = 4, CROWDS = 4, TREE = 15 /* children in it */ };
@@ -26,16 +26,16 @@ static struct {
     const struct society_opts *opts;
     weft_host *host, *safe;
     uint32_t number;          /* of the host */
-    _Atomic(uint64_t) *shown; /* so many as opts say */
-    atomic_int *kept;         /* a keeper's ties that are to tell yet */
+    _Atomic(uint64_t) *shown; /* as many as opts say */
+    atomic_int *kept;         /* notifications a monitoring actor still expects */
     weft_pid *keepers;
     weft_pid crowds[CROWDS]; /* dynamic supervisors */
     atomic_bool unruly;      /* starts of children may fail */
-    atomic_bool calm;        /* they do nothing by themselves, yet or any more */
+    atomic_bool calm;        /* actors do nothing on their own, yet or any more */
     atomic_long begun, closed;
     atomic_long sent, refused, seen, dead;
     atomic_long told, upgrades, calls;
-    atomic_long children, starts, ends; /* that there are to be; of them */
+    atomic_long children, starts, ends; /* expected children; their starts and ends */
 } society;
 
 struct peer {
@@ -45,10 +45,10 @@ struct peer {
 struct state {
     struct weft__rand rand;
     uint64_t count;           /* the tag of its next message */
-    uint64_t call;            /* the tag of its own that is under way, or 0 */
-    uint64_t owed;            /* a call that it will answer later, or 0 */
-    char *owned;              /* is freed once; NULL: the state has moved */
-    _Atomic(uint64_t) *place; /* where it is shown, or NULL */
+    uint64_t call;            /* the tag of its own pending call, or 0 */
+    uint64_t owed;            /* a call to which it replies later, or 0 */
+    char *owned;              /* freed once; NULL: the state has moved */
+    _Atomic(uint64_t) *place; /* where its id is published, or NULL */
     weft_pid friend;
     struct peer peers[PEERS];
     uint64_t threads[THREADS + 1];
@@ -69,7 +69,7 @@ static _Atomic(uint64_t) *some_place(struct weft__rand *rand)
     return &society.shown[roll(rand, (unsigned)society.opts->shown)];
 }
 
-/* Somebody, who may just have ended; rarely nobody. */
+/* Returns a random actor, which may just have ended; rarely none. */
 static weft_pid pick(struct weft__rand *rand)
 {
     uint64_t id = 0;
@@ -79,7 +79,7 @@ static weft_pid pick(struct weft__rand *rand)
     return (weft_pid){.host = society.number, .id = id};
 }
 
-/* Shows it where there is room; else it stays unknown, but to its parent. */
+/* Publishes the actor's id if a place is free; otherwise only its parent knows the actor. */
 static void show(struct state *s, uint64_t id)
 {
     for (int i = 0; i < 4 && !s->place; i++) {
@@ -89,20 +89,20 @@ static void show(struct state *s, uint64_t id)
     }
 }
 
-/* More are on their way than is good for the memory of very many. */
+/* More messages are pending than the memory of a very large population allows. */
 static bool flooded(void)
 {
     long waiting = atomic_load(&society.sent) - atomic_load(&society.seen);
     return waiting - atomic_load(&society.dead) > society.opts->population / 2 + 10000;
 }
 
-/* There is room for more of them. */
+/* The population may grow. */
 static bool sparse(void)
 {
     return atomic_load(&society.begun) - atomic_load(&society.closed) < society.opts->population;
 }
 
-/* Whether there was somebody. */
+/* Returns whether the receiver existed. */
 static bool sends(weft_pid to, uint64_t tag)
 {
     int err = weft_actor_send(to, "n", tag, weft_buf_copy(&tag, sizeof tag));
@@ -118,7 +118,7 @@ static void on_dead(weft_host *where, const struct weft_dead_letter *letter, voi
     atomic_fetch_add(&society.dead, strcmp(letter->topic, "n") == 0);
 }
 
-/* --- what one is told ------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void in_order(struct state *s, const struct weft_actor_event *e)
 {
@@ -130,7 +130,7 @@ static void in_order(struct state *s, const struct weft_actor_event *e)
     for (int i = 0; i < PEERS && !last; i++) {
         last = s->peers[i].id == e->from.id ? &s->peers[i].last : NULL;
     }
-    if (!last) { /* forgets somebody */
+    if (!last) { /* forgets one sender */
         struct peer *peer = &s->peers[s->turn++ % PEERS];
         *peer = (struct peer){.id = e->from.id};
         last = &peer->last;
@@ -145,12 +145,12 @@ static void down(struct state *s, uint64_t ref)
     while (i < TIES && s->refs[i] != ref) {
         i++;
     }
-    CHECK(i < TIES); /* else it was told before, or taken back */
+    CHECK(i < TIES); /* otherwise it was notified before, or removed */
     s->refs[i] = 0;
     atomic_fetch_add(&society.told, 1);
 }
 
-/* Answers now, later, by another actor, or not at all. */
+/* Replies now, later, through another actor, or not at all. */
 static void called(struct state *s, uint64_t call)
 {
     if (s->owed) {
@@ -172,7 +172,7 @@ static void called(struct state *s, uint64_t call)
     }
 }
 
-/* Whether it is to do something. */
+/* Returns whether the actor is to do something. */
 static bool hear(struct state *s, const struct weft_actor_event *e)
 {
     switch (e->kind) {
@@ -188,7 +188,7 @@ static bool hear(struct state *s, const struct weft_actor_event *e)
         called(s, e->tag);
         return true;
     case WEFT_EVENT_COMPLETE:
-        CHECK_EQ(e->tag, s->call); /* else it was complete before */
+        CHECK_EQ(e->tag, s->call); /* otherwise it was already complete */
         s->call = 0;
         atomic_fetch_add(&society.calls, 1);
         return true;
@@ -201,7 +201,7 @@ static bool hear(struct state *s, const struct weft_actor_event *e)
     }
 }
 
-/* --- what it does ----------------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 static void spawns(weft_actor *self, struct state *s)
 {
@@ -236,12 +236,12 @@ static void spawns(weft_actor *self, struct state *s)
     weft_buf_free(input);
 }
 
-/* How many more are watched. */
+/* Returns how many more actors are monitored. */
 static int watches(weft_actor *self, struct state *s)
 {
     int i = (int)roll(&s->rand, TIES);
     if (s->refs[i]) {
-        CHECK_EQ(weft_actor_demonitor(self, s->refs[i]), 0); /* it has not told: so it will not */
+        CHECK_EQ(weft_actor_demonitor(self, s->refs[i]), 0); /* it has not fired, and so will not */
         s->refs[i] = 0;
         return -1;
     }
@@ -265,7 +265,7 @@ static int convert(weft_actor *self, void *old_state, void *new_state)
     return 0;
 }
 
-/* To one for a while, so that there is an order to keep. */
+/* Sends to one receiver for a while, so that there is an order to check. */
 static void talks(struct state *s, weft_out *out)
 {
     if (flooded()) {
@@ -292,7 +292,7 @@ static void asks(struct state *s, weft_out *out)
     }
 }
 
-/* In groups that stay small, however many there are of them all. */
+/* Publishes in groups that stay small, however large the population is. */
 static void publishes(weft_actor *self, struct state *s)
 {
     char group[16];
@@ -374,7 +374,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         show(s, weft_actor_pid(self).id);
     }
     for (size_t i = 0; i < n; i++) {
-        if (events[i].kind == WEFT_EVENT_CANCEL) { /* what else there is it has not seen */
+        if (events[i].kind == WEFT_EVENT_CANCEL) { /* it has not seen the remaining events */
             weft_out_done(out, NULL);
             for (; i < n; i++) {
                 atomic_fetch_add(&society.seen, events[i].kind == WEFT_EVENT_MESSAGE &&

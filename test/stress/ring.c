@@ -1,5 +1,5 @@
 /* Exactly once, nothing lost: one ring's owner pushes, pops and spills while thieves steal from it
- * and from one another; rings of 2 and 4 slots whose indices wrap early in the run. */
+ * and from each other; rings of 2 and 4 slots whose indices wrap early in the run. */
 #include "queue/ring.h"
 
 #include "queue/global.h"
@@ -11,9 +11,9 @@ static struct {
     int threads;
     uint64_t total;
     struct item *items;
-    struct weft__ring rings[CROWD_MOST]; /* of member i; member 0 makes the items */
-    struct weft__global global;          /* what spilled, as in a pool */
-    _Atomic(uint64_t) out;               /* items that came out */
+    struct weft__ring rings[CROWD_MOST]; /* of member i; member 0 creates the items */
+    struct weft__global global;          /* spilled items, as in a pool */
+    _Atomic(uint64_t) out;               /* items taken out */
 } play;
 
 static void took(struct weft__link *link)
@@ -99,7 +99,7 @@ static void run(struct member *self)
     }
     while (!over()) {
         bool did = steal(self);
-        /* Now and then what was stolen stays for a while, to be stolen again. */
+        /* Sometimes stolen items stay for a while, to be stolen again. */
         if (member_dice(self, 3)) {
             while (pop(ring)) {
                 did = true;

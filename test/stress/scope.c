@@ -1,9 +1,9 @@
 /* Trees of scopes under random cancels, interrupts, deadlines, failures and exits. Whatever happens
  * to a parent, its close returns when none of its children runs any more, and at the end no fiber
- * is left. Children wait without time limits wherever something is bound to end them: a cancel that
- * is lost, or a close that misses the last child, stands still.
+ * is left. Children wait without time limits wherever something is certain to end the wait: a lost
+ * cancel, or a close that misses the last child, is a stall.
  *
- * 16,000 trees in a usual run.
+ * A normal run uses 16,000 trees.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,12 +17,12 @@
 #define DEPTH 3
 #define US INT64_C(1000)
 
-/* A scope and what its children need to know of it; in the frame of the parent. */
+/* A scope and the data its children need; in the parent's frame. */
 struct family {
     weft_scope scope;
     atomic_int running; /* children between their first line and their last */
     _Atomic(weft_fiber) somebody;
-    bool will_end; /* it has a deadline, or will be cancelled: one may wait for ever */
+    bool will_end; /* it has a deadline, or will be cancelled: a child may wait for ever */
     int depth;
     _Atomic(uint64_t) seed;
 };
@@ -38,7 +38,7 @@ static uint32_t roll(uint64_t *state)
 
 static int parent(struct family *around, uint64_t *dice, int depth);
 
-/* One of the things that a child may do; gives its result. */
+/* One random action of a child; returns its result. */
 static int act(struct family *family, uint64_t *dice)
 {
     weft_fiber other = atomic_load(&family->somebody);
@@ -55,7 +55,7 @@ static int act(struct family *family, uint64_t *dice)
         weft_fiber_shield_leave();
         return weft_fiber_is_cancelled() ? -ECANCELED : 0;
     case 4:
-        (void)weft_cancel(other); /* whoever that is by now, or nobody */
+        (void)weft_cancel(other); /* whichever fiber that is by now, or none */
         return 0;
     case 5:
         (void)weft_fiber_interrupt(other);
@@ -90,7 +90,7 @@ static int child(void *arg)
     weft_fiber_cleanup_push(&cleanup, stops_running, family);
     atomic_store(&family->somebody, weft_self());
     roll(&dice);
-    if (roll(&dice) % 4 == 0) { /* one that makes more, maybe while the scope closes */
+    if (roll(&dice) % 4 == 0) { /* a child that spawns more, maybe while the scope closes */
         int err = weft_scope_spawn(&family->scope, NULL, child, family, NULL);
         CHECK(err == 0 || err == -ECANCELED || err == -ETIMEDOUT || err == -ESHUTDOWN);
     }
@@ -169,7 +169,7 @@ static uint64_t live(const weft_pool *pool)
     return stats.live;
 }
 
-/* A fiber that was waited for may still be on its last few instructions. */
+/* A joined fiber may still execute its last few instructions. */
 static void check_none_left(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -182,7 +182,7 @@ static void check_none_left(void)
     }
 }
 
-/* Trees are started by plain threads, joined, and now and then cancelled from outside. */
+/* Plain threads start trees, join them, and sometimes cancel them from outside. */
 static void *grow(void *arg)
 {
     enum { AT_ONCE = 8 };

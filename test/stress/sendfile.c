@@ -1,4 +1,4 @@
-/* A file beyond 2 GiB, which no system call sends in one go, arrives whole. */
+/* A file beyond 2 GiB, which no system call sends in one go, arrives complete. */
 /* not under: valgrind qemu */
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 #define GIB ((int64_t)1 << 30)
 #define BYTES (2 * GIB + GIB / 8 + 5)
 
-/* Texts in an empty file, at the places where a count of 31 bits would have gone wrong, and at its
+/* Texts in a sparse file, at the offsets where a 31-bit count would have gone wrong, and at its
  * end. */
 static const struct {
     int64_t at;
@@ -38,7 +38,7 @@ static void connect_ends(void)
     CHECK_EQ(weft_close(fd), 0);
 }
 
-/* Throws away what lies between the marks, without a copy. */
+/* Discards the data between the marks, without a copy. */
 static void *reads(void *arg)
 {
     int64_t at = 0;

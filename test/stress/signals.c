@@ -1,6 +1,6 @@
 /* Signals a thousand times a second, with and without SA_RESTART, while connections are made, used
- * and closed: no call fails for them. They hit the program's own thread, which is a worker here,
- * another of its threads, and the runtime's workers, where a fiber has let them in. */
+ * and closed: no call fails because of them. They hit the program's own thread, which is a worker
+ * here, another of its threads, and the runtime's workers, on which a fiber has unblocked them. */
 /* not under: valgrind */
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static void hit(int number)
     atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);
 }
 
-/* --- who sends them --------------------------------------------------------------------------- */
+/* --- signal sources --------------------------------------------------------------------------- */
 
 static void alarm_every(long us)
 {
@@ -37,7 +37,7 @@ static void alarm_every(long us)
     CHECK_EQ(setitimer(ITIMER_REAL, &timer, NULL), 0);
 }
 
-/* Each worker in turn, a thousand times a second each. */
+/* Signals each worker in turn, a thousand times a second each. */
 static void *pesters(void *arg)
 {
     const struct timespec period = {.tv_nsec = PERIOD_US * 1000};
@@ -50,7 +50,7 @@ static void *pesters(void *arg)
     return arg;
 }
 
-/* Bound to a worker: from here on its thread takes the signal. */
+/* Bound to a worker: from here on its thread accepts the signal. */
 static void *lets_in(void *arg)
 {
     sigset_t set;
@@ -61,7 +61,7 @@ static void *lets_in(void *arg)
     return NULL;
 }
 
-/* --- what they hit ---------------------------------------------------------------------------- */
+/* --- targets ---------------------------------------------------------------------------------- */
 
 static void *echoes(void *arg)
 {
@@ -82,11 +82,11 @@ static void *accepts(void *arg)
     while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, echoes, (void *)(intptr_t)fd, NULL), 0);
     }
-    CHECK(fd == -EBADFD || fd == -EBADF); /* while it waited, or just before */
+    CHECK(fd == -EBADFD || fd == -EBADF); /* during the wait, or just before it */
     return NULL;
 }
 
-/* A connection: 1 connect and accept, and a write and a read at each end. */
+/* One connection: 1 connect and accept, and a write and a read at each end. */
 static void *talks(void *arg)
 {
     struct weft_addr *addr = arg;
@@ -97,7 +97,7 @@ static void *talks(void *arg)
         CHECK_EQ(weft_write_all(fd, "abc", 3, NULL, weft_after(300000000000)), 0);
         CHECK_EQ(weft_read_full(fd, in, 3, NULL, weft_after(300000000000)), 0);
         CHECK(memcmp(in, "abc", 3) == 0);
-        CHECK_EQ(weft_set_linger(fd, 0), 0); /* leaves no port behind */
+        CHECK_EQ(weft_set_linger(fd, 0), 0); /* leaves no port in TIME_WAIT */
         CHECK_EQ(weft_close(fd), 0);
     }
     return NULL;
@@ -127,7 +127,7 @@ static void *drains(void *arg)
     return NULL;
 }
 
-/* The same on a thread of the program's own, where the calls block. */
+/* As above, on a thread of the program's own, where the calls block. */
 static pthread_t plain;
 static weft_event plain_done;
 

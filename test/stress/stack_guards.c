@@ -1,5 +1,5 @@
-/* 100,000 parked fibers, every one with its guard, in a handful of mappings; a million in a long
- * run (WEFT_STRESS=1000), or as many as a quarter of the free memory holds. */
+/* 100,000 parked fibers, each with its guard, in a handful of mappings; a million in a long run
+ * (WEFT_STRESS=1000), or as many as fit in a quarter of the free memory. */
 /* not under: asan tsan valgrind qemu */
 /* serial */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "check.h"
 
 #define STACK_BYTES ((size_t)64 * 1024)
-#define BYTES_EACH 4400 /* resident, with what the kernel needs for page tables */
+#define BYTES_EACH 4400 /* resident, with the kernel's page tables */
 
 static atomic_long parked;
 
@@ -27,7 +27,7 @@ static long mappings(void)
     return lines;
 }
 
-/* What a line of a file in /proc says, in bytes. */
+/* Reads a number of bytes from a line of a file in /proc. */
 static long bytes_in(const char *path, const char *format)
 {
     FILE *file = fopen(path, "r");
@@ -90,7 +90,7 @@ static void dismiss(const struct crowd *crowd)
     }
 }
 
-/* The kernel cannot read there; the byte above the guard it can. */
+/* The kernel cannot read there; it can read the byte above the guard. */
 static void check_guards(const struct crowd *crowd)
 {
     int ends[2];
@@ -139,7 +139,7 @@ TEST(each_of_many_fibers_is_guarded_with_few_mappings)
     crowd.frames = malloc((size_t)crowd.count * sizeof *crowd.frames);
     CHECK(crowd.fibers != NULL && crowd.frames != NULL);
     memset(crowd.fibers, 0,
-           (size_t)crowd.count * sizeof *crowd.fibers); /* resident before it counts */
+           (size_t)crowd.count * sizeof *crowd.fibers); /* resident before the count */
     memset(crowd.frames, 0, (size_t)crowd.count * sizeof *crowd.frames);
     CHECK_EQ(weft_run(gather_and_look, &crowd, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
     free(crowd.fibers);

@@ -1,8 +1,9 @@
 /* Submit against park: an outside thread posts one task, waits until it ran, waits a little, and
- * posts the next, so that the workers are just giving up their search, entering the idle word, or
- * falling asleep when it comes. No time limits: a submit that nobody notices is a stall.
+ * posts the next, so that the task arrives when the workers are just giving up their search,
+ * entering the idle word, or falling asleep. There are no time limits: a submit that no worker
+ * notices is a stall.
  *
- * 10^4 rounds in a usual run of each kind, 10^5 with WEFT_STRESS=1000.
+ * A normal run makes 10^4 rounds of each kind, 10^5 with WEFT_STRESS=1000.
  */
 #include <errno.h>
 #include <poll.h>
@@ -54,7 +55,7 @@ static void idle_a_while(struct poster *poster)
     }
 }
 
-/* One of the ways in which a task comes from outside. Returns how many tasks it made. */
+/* Submits by one of the ways from outside. Returns how many tasks it created. */
 static long post(struct poster *poster)
 {
     uint32_t dice = weft__rand_next(&poster->rand) >> 8;
@@ -166,7 +167,7 @@ static void *host_poster_main(void *arg)
     struct poster *poster = arg;
     poster_main(poster);
     atomic_fetch_sub(&posting, 1);
-    CHECK_EQ(weft_pool_submit(poster->pool, task, poster), 0); /* so that the host looks */
+    CHECK_EQ(weft_pool_submit(poster->pool, task, poster), 0); /* so that the host checks */
     return NULL;
 }
 
@@ -190,7 +191,7 @@ TEST(submit_to_host_waiting_on_pool_fd_is_run)
         CHECK_EQ(weft_pool_next_deadline(pool), WEFT_FOREVER);
         if (atomic_load(&posting) > 0) {
             int n = poll(&ready, 1, -1);
-            CHECK(n == 1 || errno == EINTR); /* the watchdog may ask a thread for its stack */
+            CHECK(n == 1 || errno == EINTR); /* the watchdog may interrupt this thread */
         }
     } while (atomic_load(&posting) > 0);
     for (int i = 0; i < POSTERS; i++) {

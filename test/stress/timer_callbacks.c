@@ -1,10 +1,9 @@
-/* Timers with callbacks, and idle groups, driven by fibers of two pools and by plain threads at
- * once.
+/* Timers with callbacks, and idle groups, used by fibers of two pools and by plain threads at once.
  *
  * Every set of a timer is a right to one call, which ends in exactly one way: it is called, it is
  * replaced by another set, or it is cancelled. The calls of one timer do not overlap, and none is
- * running after weft_timer_cancel_wait. A member of a group comes out in a batch or is removed,
- * never both, never neither.
+ * running after weft_timer_cancel_wait. A member of a group expires in a batch or is removed:
+ * exactly one of the two.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,11 +45,11 @@ static void count_answer(struct alarm *alarm, int answer)
     if (answer == WEFT_TIMER_CANCELLED) {
         atomic_fetch_add(&alarm->cancelled, 1);
     } else if (answer == WEFT_TIMER_RUNNING) {
-        atomic_fetch_add(&alarm->dropped, 1); /* at most one that was to come */
+        atomic_fetch_add(&alarm->dropped, 1); /* at most one pending call */
     }
 }
 
-/* By anybody, at any time. */
+/* By any thread, at any time. */
 static void disturb(struct alarm *alarm, uint32_t dice)
 {
     switch (dice % 8) {
@@ -89,7 +88,7 @@ static void *driver_main(void *arg)
     return NULL;
 }
 
-/* One timer of its own: after cancel_wait nothing runs, and it can be given up. */
+/* One timer of its own: after cancel_wait nothing runs, and the timer can be freed. */
 static void *own_main(void *arg)
 {
     struct weft__rand rand;
@@ -102,7 +101,7 @@ static void *own_main(void *arg)
         long before = atomic_load(&alarm->calls);
         weft_timer_set_after(&alarm->timer, noise % 60000);
         if (noise >> 28 == 0) {
-            weft_sleep(noise % 100000); /* a plain thread: as well */
+            weft_sleep(noise % 100000); /* works on a plain thread, too */
         } else if (noise >> 30 == 1) {
             weft_yield();
         }
@@ -140,7 +139,7 @@ static void pools_close(void)
     }
 }
 
-/* n of them: every other one a fiber, of either pool. */
+/* Runs n instances: every second one as a fiber, in either pool. */
 static void run_all(weft_fn fn, int n)
 {
     pthread_t threads[8];
@@ -178,7 +177,7 @@ TEST(every_timer_set_ends_in_one_call_or_one_cancel)
         long ended = atomic_load(&alarm->calls) + atomic_load(&alarm->replaced) +
                      atomic_load(&alarm->cancelled);
         CHECK(ended <= atomic_load(&alarm->sets));
-        /* A cancel that met a call may have dropped one right that was set meanwhile. */
+        /* A cancel during a call may have dropped one right that was set meanwhile. */
         CHECK(atomic_load(&alarm->sets) - ended <= atomic_load(&alarm->dropped) + 1);
         calls += atomic_load(&alarm->calls);
     }
@@ -207,7 +206,7 @@ struct member {
 };
 
 static weft_idle_group group;
-static struct member members[2][MEMBERS]; /* of two drivers */
+static struct member members[2][MEMBERS]; /* of two driving threads */
 static atomic_long out, removed;
 
 static void on_idle(weft_idle_group *which, weft_idle_member *first, size_t n, void *arg)

@@ -1,7 +1,6 @@
 /* Three ways to end a wait at once: the deadline, weft_fiber_unpark and weft_cancel, from fibers of
  * two pools and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none
- * counts twice; a deadline is never early; a cancel stays.
- */
+ * counts twice; a deadline is never early; a cancel is permanent. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,8 +16,8 @@
 
 struct sleeper {
     _Atomic(weft_fiber) fiber;
-    _Atomic(uint64_t) unparks; /* sent, counted before they are sent */
-    atomic_bool cancelled;     /* said before the cancel is sent */
+    _Atomic(uint64_t) unparks; /* sent; counted before the call */
+    atomic_bool cancelled;     /* set before the cancel is sent */
     uint64_t woken;            /* parks that returned 0 */
     uint64_t lives;
     struct weft__rand rand;
@@ -66,7 +65,7 @@ static void *sleeper_main(void *arg)
         int ended = wait_once(s, &deadline);
         watchdog_progress();
         if (!check_wait(s, ended, deadline)) {
-            /* From now on every wait is cancelled: there is none when a permit is there already. */
+            /* From now on every wait is cancelled; with a permit present there is no wait. */
             CHECK(weft_fiber_is_cancelled());
             while ((ended = weft_fiber_park(WEFT_FOREVER)) == 0) {
             }
@@ -80,7 +79,7 @@ static void *sleeper_main(void *arg)
     return NULL;
 }
 
-/* Runs one life after the other, so that wakers hold handles of fibers that are gone. */
+/* Runs one life after the other, so that wakers hold handles of fibers that have ended. */
 static void *keeper_main(void *arg)
 {
     struct sleeper *s = arg;
@@ -100,7 +99,7 @@ static void *keeper_main(void *arg)
     return NULL;
 }
 
-/* The counts are per life: what is said of a life that is over reaches no later one. */
+/* The counts are per life: calls for a life that is over reach no later one. */
 static void disturb(struct weft__rand *rand)
 {
     struct sleeper *s = &play.sleepers[weft__rand_next(rand) % SLEEPERS];
@@ -200,7 +199,7 @@ static void *nap_main(void *arg)
     return NULL;
 }
 
-/* Few fibers on more workers, and nothing else to wake anybody: a deadline that its worker forgets
+/* Few fibers on more workers, and no other source of wake-ups: a deadline that its worker forgets
  * is a stall. */
 static void naps_run(unsigned workers, int fibers, bool bound)
 {
@@ -233,7 +232,7 @@ TEST(deadlines_alone_keep_fibers_running)
     watchdog_stop();
 }
 
-/* --- joins that may give up ------------------------------------------------- */
+/* --- joins with deadlines --------------------------------------------------- */
 
 #define JOINERS 3
 
@@ -253,8 +252,8 @@ static void *end_at(void *arg)
     return ending;
 }
 
-/* Joins again and again with a deadline close to the end. With fewer rights than joiners, those
- * that wait at the end get the result and use up the rights; a later one finds nothing. */
+/* Joins repeatedly with a deadline close to the end. With fewer rights than joiners, the joiners
+ * that wait at the end get the result and use up the rights; a later join finds nothing. */
 static void *join_main(void *arg)
 {
     struct ending *ending = arg;

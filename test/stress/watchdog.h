@@ -1,8 +1,9 @@
-/* The watchdog: a plain thread that ends a test which has come to a stand.
+/* The watchdog: a plain thread that aborts a stalled test.
  *
- * Stress tests wait without time limits, so that a lost wake-up shows as a stall and is not papered
- * over by a timeout. The watchdog looks at a progress counter from outside; if it has not moved for
- * WEFT_STALL seconds (default 240), it prints the dump of every watched pool and aborts.
+ * Stress tests wait without time limits, so that a lost wake-up shows as a stall and is not hidden
+ * by a timeout. The watchdog checks a progress counter from outside; if the counter has not changed
+ * for WEFT_STALL seconds (default 240), the watchdog prints the dump of every watched pool and
+ * aborts.
  */
 #ifndef WEFT_TEST_STRESS_WATCHDOG_H
 #define WEFT_TEST_STRESS_WATCHDOG_H
@@ -27,7 +28,7 @@ static struct {
     _Atomic(uint64_t) progress;
 } watchdog = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Something went forward. */
+/* Reports progress. */
 __attribute__((unused)) static inline void watchdog_progress(void)
 {
     atomic_fetch_add_explicit(&watchdog.progress, 1, memory_order_relaxed);
@@ -98,7 +99,8 @@ static void watchdog_stop(void)
     pthread_cond_destroy(&watchdog.ended);
 }
 
-/* Has this pool dumped at a stall, until it is forgotten; it is destroyed only after that. */
+/* Adds the pool to the dumps at a stall, until it is removed; the pool is destroyed only after
+ * that. */
 __attribute__((unused)) static void watchdog_watch(weft_pool *pool)
 {
     pthread_mutex_lock(&watchdog.lock);
@@ -121,7 +123,7 @@ __attribute__((unused)) static void watchdog_forget(weft_pool *pool)
     pthread_mutex_unlock(&watchdog.lock);
 }
 
-/* A pool that runs and is watched. */
+/* Creates a running pool that is watched. */
 __attribute__((unused)) static weft_pool *watched_open(const struct weft_pool_opts *opts)
 {
     weft_pool *pool;

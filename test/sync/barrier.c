@@ -30,7 +30,7 @@ static void *walk(void *arg)
         for (int i = 0; i < PARTIES; i++) {
             CHECK_EQ(steps[i], phase);
         }
-        CHECK(weft_barrier_wait(&barrier, WEFT_FOREVER) >= 0); /* all have looked */
+        CHECK(weft_barrier_wait(&barrier, WEFT_FOREVER) >= 0); /* all have checked */
     }
     return NULL;
 }
@@ -109,7 +109,8 @@ TEST(stackless_task_arrives_at_barrier)
     CHECK(weft__barrier_finish(b, &body.node));
     body_disarm(&late);
 
-    /* Its time was up, but before it has left the last one came: the phase is over for both. */
+    /* Its deadline has passed, but the last party arrived before it left: the phase is over for
+     * both. */
     body_arm(&body);
     CHECK(weft__barrier_arm(b, &body.node));
     CHECK(body_end(&body, WEFT__REASON_TIMEOUT));

@@ -29,7 +29,7 @@ static struct weft_blocking_stats stats_of(weft_blocking_pool *pool)
     return stats;
 }
 
-/* A function that blocks until it is let go. */
+/* A function that blocks until it is released. */
 struct gate {
     atomic_int entered, open, left;
 };
@@ -200,7 +200,7 @@ TEST(blocking_queue_is_bounded)
     close_pool(pool);
 }
 
-/* --- who leaves ------------------------------------------------------------------------------ */
+/* --- callers that leave ---------------------------------------------------------------------- */
 
 struct heap_job {
     struct weft_blocking_job job; /* first */
@@ -214,7 +214,7 @@ static void heap_run(struct weft_blocking_job *job)
 {
     struct heap_job *self = (struct heap_job *)(void *)job;
     through(self->gate);
-    self->value = 42; /* after the caller has left, in some tests */
+    self->value = 42; /* in some tests after the caller has left */
 }
 
 static void heap_release(struct weft_blocking_job *job)
@@ -237,7 +237,7 @@ static void *leave_running(void *arg)
 {
     struct gate gate = {0};
     struct heap_job *job = heap_job(&gate);
-    /* Not by time alone: a loaded machine may not have begun. */
+    /* Not by time alone: on a loaded machine the function may not have begun. */
     for (;;) {
         CHECK_EQ(weft_blocking_run(arg, &job->job, weft_after(5 * MS)), -ETIMEDOUT);
         if (job->job.started) {
@@ -250,7 +250,7 @@ static void *leave_running(void *arg)
     CHECK_EQ(stats_of(arg).detached, 1);
     await_entered(&gate, 1);
     atomic_store(&gate.open, 1);
-    while (!atomic_load(&released)) { /* by the thread, and only then may the gate go */
+    while (!atomic_load(&released)) { /* by the thread; only then may the gate be freed */
         weft_yield();
     }
     return NULL;
@@ -310,7 +310,7 @@ static void *call_and_say(void *arg)
     struct caller *caller = arg;
     int err = weft_blocking_call(caller->pool, through, caller->gate, NULL, WEFT_FOREVER);
     CHECK(err || atomic_load(&caller->gate->left) == 1);
-    int next = weft_sleep(0); /* what came too late ends the next wait */
+    int next = weft_sleep(0); /* an interrupt that came too late ends the next wait */
     return (void *)(intptr_t)(err ? err : next);
 }
 
@@ -330,7 +330,7 @@ static void *end_started_call(void *arg)
         weft_yield();
     }
     enum weft_fiber_state state;
-    CHECK_EQ(weft_fiber_state(fiber, &state), 0); /* it has not left */
+    CHECK_EQ(weft_fiber_state(fiber, &state), 0); /* the fiber has not left */
     atomic_store(&gate.open, 1);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
@@ -377,7 +377,8 @@ TEST(cancel_and_interrupt_end_queued_blocking_call)
     run_in_fiber(2, end_queued_call, &cancel);
 }
 
-/* The abort goes through every shield; the function uses the fiber's stack, and the fiber stays. */
+/* The abort passes through every shield; the function uses the fiber's stack, so the fiber
+ * stays. */
 static void *open_later(void *arg)
 {
     struct gate *gate = arg;
@@ -407,7 +408,7 @@ TEST(aborted_fiber_stays_until_blocking_function_returns)
     close_pool(pool);
 }
 
-/* --- without a stack -------------------------------------------------------------------------- */
+/* --- stackless tasks -------------------------------------------------------------------------- */
 
 TEST(stackless_task_waits_for_blocking_job)
 {
@@ -494,7 +495,7 @@ TEST(destroy_of_blocking_pool_before_stop_aborts)
     weft_blocking_destroy(NULL);
 }
 
-/* --- threads that cannot be made, options, names ---------------------------------------------- */
+/* --- thread creation failures, options, names ------------------------------------------------- */
 
 TEST(blocking_call_without_any_thread_fails_and_with_one_waits)
 {
@@ -513,7 +514,7 @@ TEST(blocking_call_without_any_thread_fails_and_with_one_waits)
     while (stats_of(pool).failed < 2) {
         weft_yield();
     }
-    CHECK_EQ(stats_of(pool).queued, 1); /* it waits for the one there is */
+    CHECK_EQ(stats_of(pool).queued, 1); /* it waits for the existing thread */
     atomic_store(&gate.open, 1);
     CHECK_EQ((intptr_t)thread_close(a), 0);
     CHECK_EQ((intptr_t)thread_close(b), 0);

@@ -21,7 +21,7 @@ static int send_one(int item, int64_t deadline)
     return weft_chan_send(chan, &item, deadline);
 }
 
-/* What came, or the error; items are not negative here. */
+/* Returns the item, or the error; items are not negative here. */
 static int recv_one(int64_t deadline)
 {
     int item = -1000, err = weft_chan_recv(chan, &item, deadline);
@@ -94,7 +94,7 @@ TEST(growing_channel_grows_to_maximum_and_keeps_order)
     fresh(2, 13);
     CHECK_EQ(weft_chan_capacity(chan), 13);
     CHECK_EQ(send_one(100, 0), 0);
-    CHECK_EQ(recv_one(0), 100); /* so that the first growth finds a ring that is turned */
+    CHECK_EQ(recv_one(0), 100); /* so that the first growth finds a wrapped ring */
     for (int i = 0; i < 13; i++) {
         CHECK_EQ(send_one(i, 0), 0);
     }
@@ -165,7 +165,7 @@ static void *hands_over(void *arg)
         receivers[i] = waiting(receives, 0);
     }
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(send_one(i, 0), 0); /* needs no room: somebody waits for it */
+        CHECK_EQ(send_one(i, 0), 0); /* needs no capacity: a receiver waits */
     }
     CHECK_EQ(weft_chan_length(chan), 0);
     for (int i = 0; i < 3; i++) {
@@ -224,7 +224,7 @@ static void *many(void *arg)
     CHECK_EQ(weft_chan_send_many(chan, in, 1, 0), -ETIMEDOUT);
     weft_fiber late = waiting(sends, 6);
     CHECK_EQ(weft_chan_recv_many(chan, out + 2, 8, WEFT_FOREVER),
-             5); /* with that of the one who waits */
+             5); /* including the item of the waiting sender */
     joined(late, 0);
     for (int i = 0; i < 7; i++) {
         CHECK_EQ(out[i], i);
@@ -254,7 +254,7 @@ static void *many_wait(void *arg)
     int in[3] = {1, 2, 3};
     weft_fiber fiber = waiting(receives_many, 1);
     CHECK_EQ(weft_chan_send_many(chan, in, 3, WEFT_FOREVER), 3);
-    joined(fiber, 3); /* the one it waited for, and what had come by the time it ran */
+    joined(fiber, 3); /* the awaited item, and those that arrived before the fiber ran */
     return arg;
 }
 
@@ -311,7 +311,7 @@ static void *times_out(void *arg)
     before = weft_now();
     CHECK_EQ(send_one(1, weft_after(2 * MS)), -ETIMEDOUT);
     CHECK(weft_now() - before >= 2 * MS);
-    CHECK_EQ(recv_one(0), -ETIMEDOUT); /* what was not sent is not there */
+    CHECK_EQ(recv_one(0), -ETIMEDOUT); /* items that were not sent are absent */
     return arg;
 }
 
@@ -334,7 +334,7 @@ static void *cancelled_or_interrupted(void *arg)
     return NULL;
 }
 
-/* The wait has been ended, but the fiber has not run since: its node is still there. */
+/* The wait has ended, but the fiber has not run since: its node is still linked. */
 static void *dead_nodes_are_passed_over(void *arg)
 {
     weft_fiber dead = waiting(receives, 0), live = waiting(receives, 0);
@@ -427,7 +427,7 @@ TEST(stackless_task_sends_and_receives)
     body.node.item = &place;
     CHECK(weft__chan_arm_recv(chan, &body.node));
     CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
-    CHECK_EQ(send_one(5, 0), -ETIMEDOUT); /* not into a wait that is over */
+    CHECK_EQ(send_one(5, 0), -ETIMEDOUT); /* not into a wait that has ended */
     weft__chan_finish_recv(chan, &body.node);
 
     body_arm(&body);

@@ -28,7 +28,7 @@ static void fresh_end(void)
     weft_mutex_deinit(&mutex);
 }
 
-/* Takes one of `ready`. */
+/* Consumes one unit of `ready`. */
 static void *consume(void *arg)
 {
     (void)arg;
@@ -61,7 +61,7 @@ static void *signal_and_broadcast(void *arg)
         fibers[i] = waiting_in(consume, NULL);
     }
     produce(1, weft_cond_signal);
-    CHECK_EQ(weft_join(fibers[0], NULL, WEFT_FOREVER), 0); /* the one who waited longest */
+    CHECK_EQ(weft_join(fibers[0], NULL, WEFT_FOREVER), 0); /* the longest waiter */
     CHECK_EQ(atomic_load(&passed), 1);
     produce(3, weft_cond_broadcast);
     for (int i = 1; i < 4; i++) {
@@ -101,7 +101,8 @@ TEST(condition_wait_ends_at_deadline_with_mutex_held)
     fresh_end();
 }
 
-/* The mutex is taken when the wait ends: a cancel must not keep the waiter from waiting for it. */
+/* The wait takes the mutex again when it ends: a cancel must not keep the waiter from waiting for
+ * the mutex. */
 static void *cancel_while_locked(void *arg)
 {
     bool cancel = arg != NULL;
@@ -148,7 +149,8 @@ static void *several(void *arg)
     }
     CHECK_EQ((intptr_t)wait_for_both(&cond), -ETIMEDOUT);
 
-    /* Both are signalled, one wait uses the first: the second goes to the next who waits. */
+    /* Both conditions are signalled, and one wait uses the first signal: the second goes to the
+     * next waiter. */
     fiber = waiting_in(wait_for_both, NULL);
     second = waiting_in(wait_for_both, NULL);
     weft_cond_signal(&cond);
@@ -180,7 +182,8 @@ TEST(stackless_task_waits_for_condition)
     CHECK(body_told(&body));
     weft__cond_finish(c, &body.node);
 
-    /* A signal that comes when the first has given up, but not finished yet, goes to the next. */
+    /* A signal that arrives after the first waiter gave up, but before it finished, goes to the
+     * next. */
     body_arm(&body);
     body_arm(&next);
     weft__cond_arm(c, &body.node);
@@ -250,8 +253,7 @@ TEST(condition_misuse_aborts_with_message)
               "waited for with a mutex that the caller does not hold");
 }
 
-/* --- what was waited on --------------------------------------------------------------------------
- */
+/* --- the object of an ended wait -------------------------------------------------------------- */
 
 static struct weft_fiber_ended_wait ended;
 

@@ -1,11 +1,10 @@
-/* What the tests of objects that one waits on have in common: fibers that wait, and bugs of
- * callers. */
+/* Shared by the tests of objects that fibers wait on: waiting fibers, and caller bugs. */
 #ifndef WEFT_TEST_SYNC_FIXTURE_H
 #define WEFT_TEST_SYNC_FIXTURE_H
 
 #include "sched/fixture.h"
 
-/* A fiber that has come to its wait. */
+/* Returns a fiber that has reached its wait. */
 __attribute__((unused)) static weft_fiber waiting_in(weft_fn fn, void *arg)
 {
     weft_fiber fiber;
@@ -14,7 +13,7 @@ __attribute__((unused)) static weft_fiber waiting_in(weft_fn fn, void *arg)
     return fiber;
 }
 
-/* What it returned, as a number. */
+/* The fiber's return value, as a number. */
 __attribute__((unused)) static intptr_t answer_of(weft_fiber fiber)
 {
     void *result;
@@ -27,14 +26,14 @@ __attribute__((unused)) static void joined(weft_fiber fiber, intptr_t answer)
     CHECK_EQ(answer_of(fiber), answer);
 }
 
-/* A cancel or an interrupt ends its wait, and the fiber returns what the wait did. */
+/* A cancel or an interrupt ends the fiber's wait, and the fiber returns the wait's result. */
 __attribute__((unused)) static void end_wait(weft_fiber fiber, bool cancel)
 {
     CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     joined(fiber, cancel ? -ECANCELED : -EINTR);
 }
 
-/* fn(arg) is a bug: it stops the program, here a child, with this message among what it says. */
+/* fn(arg) is a bug: it aborts the program, here a child, and its output contains this message. */
 __attribute__((unused)) static void must_stop(void (*fn)(void *arg), void *arg, const char *message)
 {
     char err[CHECK_ERR];
@@ -56,7 +55,7 @@ __attribute__((unused)) static void run_it_in_fiber(void *arg)
     run_in_fiber(1, bug->fn, bug->arg);
 }
 
-/* The same of a fiber. */
+/* As above, for a function that runs in a fiber. */
 __attribute__((unused)) static void must_stop_in_fiber(weft_fn fn, void *arg, const char *message)
 {
     must_stop(run_it_in_fiber, &(struct in_fiber){fn, arg}, message);
@@ -64,8 +63,8 @@ __attribute__((unused)) static void must_stop_in_fiber(weft_fn fn, void *arg, co
 
 __attribute__((unused)) static char use_by_thread[1]; /* any address */
 
-/* use(NULL) makes an object named "mine" for the pool it runs in, and uses it there; with another
- * argument it lets a plain thread use it as well. */
+/* use(NULL) creates an object named "mine" for the pool it runs in, and uses it there; with another
+ * argument a plain thread uses the object as well. */
 __attribute__((unused)) static void used_by_owner_only(weft_fn use)
 {
     run_in_fiber(1, use, NULL);

@@ -18,7 +18,7 @@ static weft_future *make(void)
     return made;
 }
 
-/* Gives the error, or 1 for the first thing. */
+/* Returns the error, or 1 for the first value. */
 static void *wait_for_it(void *arg)
 {
     (void)arg;
@@ -289,7 +289,7 @@ TEST(map_converts_value_and_passes_failure_on)
     future = make();
     CHECK_EQ(weft_future_map(future, &one, next_thing, things), 0);
     CHECK_EQ(weft_future_map(one, &two, next_thing, things), 0);
-    weft_future_unref(one); /* the chain holds without it */
+    weft_future_unref(one); /* the chain holds without this reference */
     CHECK_EQ(weft_future_fail(future, -EIO), 0);
     CHECK_EQ(weft_future_result(two, NULL), -EIO);
     CHECK_EQ(atomic_load(&converted), 3);
@@ -442,8 +442,8 @@ TEST(dropping_incomplete_future_fails_derived_futures)
     weft_future_unref(all);
 }
 
-/* A future that lives long, such as one that tells of the end of the program, does not gather what
- * was derived from it. */
+/* A long-lived future, such as one that signals the end of the program, does not accumulate the
+ * futures derived from it. */
 TEST(completed_derived_future_releases_its_sources)
 {
     weft_future *two[2], *any;
@@ -453,9 +453,9 @@ TEST(completed_derived_future_releases_its_sources)
         CHECK_EQ(weft_future_any(two, 2, &any), 0);
         CHECK(future->continuations.first);
         if (i == 0) {
-            CHECK_EQ(weft_future_complete(two[1], NULL), 0); /* by one of them */
+            CHECK_EQ(weft_future_complete(two[1], NULL), 0); /* by one of the sources */
         } else if (i == 1) {
-            CHECK_EQ(weft_future_cancel(any), 0); /* by itself */
+            CHECK_EQ(weft_future_cancel(any), 0); /* directly */
             CHECK(!two[1]->continuations.first);
             CHECK_EQ(weft_future_complete(two[1], NULL), 0);
         } else {

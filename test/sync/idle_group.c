@@ -15,7 +15,7 @@ struct member {
 
 static weft_idle_group group;
 static struct member members[100];
-static struct member *const talker = &members[7]; /* is touched again and again */
+static struct member *const talker = &members[7]; /* is touched repeatedly */
 static atomic_int came_out, batches;
 
 static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n, void *arg)
@@ -25,7 +25,7 @@ static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n
     for (weft_idle_member *m = first; m; m = weft_idle_next(m)) {
         struct member *member = (struct member *)(void *)m;
         CHECK(member == talker || weft_now() - atomic_load(&member->touched) >= PERIOD);
-        CHECK(!weft_idle_remove(which, m)); /* it is out */
+        CHECK(!weft_idle_remove(which, m)); /* no longer a member */
         counted++;
     }
     CHECK_EQ(counted, n);
@@ -33,8 +33,8 @@ static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n
     atomic_fetch_add(&came_out, (int)n);
 }
 
-/* Returns for how long it was silent, at most: this thread may stand still before the touch, and
- * after it. */
+/* Returns an upper bound of the member's idle time: this thread may be delayed before the touch,
+ * and after it. */
 static int64_t touch(struct member *member)
 {
     int64_t before = weft_now();
@@ -87,7 +87,7 @@ TEST(idle_members_expire_and_touched_members_stay)
     }
     if (weft_idle_remove(&group, &talker->member)) {
         CHECK_EQ(atomic_load(&came_out), 99);
-    } else { /* a slow machine: this thread was silent as well */
+    } else { /* a slow machine: this thread was idle as well */
         CHECK(longest >= PERIOD || weft_now() - atomic_load(&talker->touched) >= PERIOD);
     }
     while (weft_idle_count(&group) > 0) {
@@ -114,7 +114,7 @@ TEST(empty_idle_group_resumes_with_next_member)
     CHECK_EQ(atomic_load(&came_out), in_time ? 3 : 4);
 }
 
-/* More steps of a second than a group can tell apart: the usual precision is coarser then. */
+/* More steps of a second than a group can distinguish: then the usual precision is coarser. */
 TEST(idle_period_can_be_arbitrarily_long)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -133,7 +133,7 @@ TEST(idle_period_can_be_arbitrarily_long)
             CHECK_EQ(weft_idle_wait(&group, &first, WEFT_FOREVER), 1);
         }
         weft_idle_deinit(&group);
-        CHECK_EQ(weft_idle_init(&group, &opts), 0); /* and nobody in it */
+        CHECK_EQ(weft_idle_init(&group, &opts), 0); /* and without members */
         weft_idle_deinit(&group);
     }
     struct weft_idle_opts negative = {.pool = pool, .period_ns = INT64_MIN};
@@ -203,7 +203,7 @@ TEST(stackless_task_waits_for_expired_batch)
     while (!body_told(&body)) {
         sched_yield();
     }
-    weft__idle_group_finish(g, &body.node); /* leaves the batch to the second */
+    weft__idle_group_finish(g, &body.node); /* leaves the batch to the second waiter */
     CHECK(body_told(&second));
     CHECK(weft__idle_group_take(g, &n) == &members[0].member && n == 1);
     weft__idle_group_finish(g, &second.node);

@@ -143,8 +143,8 @@ TEST(cancelled_fiber_still_locks_free_mutex)
     weft_mutex_deinit(&mutex);
 }
 
-/* With one worker and a fiber that never lets another run between unlock and lock, only the
- * hand-off can give the lock away: a waiter that is old gets it in the unlock itself. */
+/* With one worker and a fiber that lets no other fiber run between unlock and lock, only the
+ * hand-off can transfer the lock: an old waiter gets it in the unlock itself. */
 static void *hand_over(void *arg)
 {
     weft_fiber fibers[3];
@@ -157,7 +157,7 @@ static void *hand_over(void *arg)
     }
     weft_mutex_unlock(&mutex);
     CHECK_EQ(weft_mutex_holder(&mutex), fibers[0]);
-    CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT); /* nobody comes between */
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT); /* no fiber runs between */
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&passed), 3);
     weft_mutex_unlock(&mutex);
@@ -174,8 +174,8 @@ TEST(waiter_of_one_millisecond_is_handed_mutex)
     weft_mutex_deinit(&mutex);
 }
 
-/* Two wait; the first is woken to try, but does not come to run; the second grows old in the queue,
- * and is handed the lock. */
+/* Two fibers wait; the first is woken to retry, but does not get to run; the second becomes old in
+ * the queue, and is handed the lock. */
 static void *overtake(void *arg)
 {
     weft_fiber first, second;
@@ -205,7 +205,7 @@ TEST(stackless_task_is_handed_mutex)
     fresh();
     struct weft__mutex *m = weft__mutex_of(&mutex);
     body_arm(&body);
-    CHECK(!weft__mutex_arm(m, &body.node, ME)); /* free: it has it */
+    CHECK(!weft__mutex_arm(m, &body.node, ME)); /* free: taken at once */
     body_disarm(&body);
     CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT);
     weft__mutex_unlock_as(m, ME);
@@ -224,7 +224,7 @@ TEST(stackless_task_is_handed_mutex)
     body_arm(&body);
     CHECK(weft__mutex_arm(m, &body.node, ME));
     CHECK(body_end(&body, WEFT__REASON_CANCEL));
-    weft_mutex_unlock(&mutex); /* the one who waits has gone */
+    weft_mutex_unlock(&mutex); /* the waiter has left */
     weft__mutex_finish(m, &body.node);
     CHECK_EQ(weft_mutex_lock(&mutex, 0), 0);
     weft_mutex_unlock(&mutex);
@@ -292,7 +292,7 @@ TEST(owned_mutex_aborts_when_used_by_non_owner)
     used_by_owner_only(use_owned);
 }
 
-/* --- bugs of callers ------------------------------------------------------------------ */
+/* --- caller bugs ---------------------------------------------------------------------- */
 
 static void *unlocks_anothers(void *arg)
 {
@@ -378,7 +378,7 @@ TEST(fiber_ending_with_locks_is_reported_and_locks_stay_locked)
     CHECK(strstr(err, "(careless) ended while it held mutex window"));
 }
 
-/* Held in any order, let go in any order. */
+/* Locked in any order, unlocked in any order. */
 static void *hold_many(void *arg)
 {
     weft_mutex many[5] = {WEFT_MUTEX_INIT};

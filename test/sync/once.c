@@ -61,7 +61,7 @@ static void *ask_together(void *arg)
     CHECK_EQ(weft_fiber_interrupt(interrupted), 0);
     joined(cancelled, -ECANCELED);
     joined(interrupted, -EINTR);
-    CHECK_EQ(weft_cancel(first), 0); /* it just goes on */
+    CHECK_EQ(weft_cancel(first), 0); /* the call just continues */
     CHECK(!weft_once_is_done(&once));
     atomic_store(&go, true);
     joined(first, 0);
@@ -133,7 +133,7 @@ TEST(owned_once_aborts_when_used_by_non_owner)
     used_by_owner_only(use_owned);
 }
 
-/* --- bugs of callers ------------------------------------------------------------------ */
+/* --- caller bugs ---------------------------------------------------------------------- */
 
 static void ask_again(void *arg)
 {

@@ -15,7 +15,7 @@ static void fresh(void)
     weft_oneshot_init(&oneshot, &(struct weft_sync_opts){.name = "answer"});
 }
 
-/* Gives the error, or 1 for the thing. */
+/* Returns the error, or 1 for the value. */
 static void *wait_for_it(void *arg)
 {
     (void)arg;
@@ -93,7 +93,7 @@ static void *waits_in_vain_then_not(void *arg)
     int64_t before = weft_now();
     CHECK_EQ(weft_oneshot_wait(&oneshot, &value, weft_after(2 * MS)), -ETIMEDOUT);
     CHECK(weft_now() - before >= 2 * MS);
-    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* nothing was used up */
+    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* nothing was consumed */
     CHECK_EQ(weft_oneshot_wait(&oneshot, &value, WEFT_FOREVER), 0);
     CHECK(value == &thing);
     return NULL;
@@ -113,7 +113,7 @@ static void *cancelled_or_interrupted(void *arg)
     bool cancel = arg != NULL;
     weft_fiber fiber = waiting();
     end_wait(fiber, cancel);
-    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* kept for another */
+    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* kept for another waiter */
     CHECK_EQ((intptr_t)wait_for_it(NULL), 1);
     return NULL;
 }
@@ -135,7 +135,7 @@ TEST(stackless_task_waits_for_oneshot)
     body_arm(&body);
     CHECK(weft__oneshot_arm(o, &body.node));
     CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
-    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* finds it too late: kept */
+    CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* the wait has timed out: kept */
     weft__oneshot_finish(o, &body.node);
 
     body_arm(&body);
@@ -160,7 +160,7 @@ static void *notify_it(void *arg)
     return NULL;
 }
 
-/* Each on the stack of the one who waits, which is gone at once. */
+/* Each oneshot is on the waiter's stack, which is reused at once. */
 static void *ask_many_times(void *arg)
 {
     for (int i = 0; i < 200; i++) {

@@ -34,8 +34,8 @@ static struct weft_process_status status_of(const char *const *argv,
     return status;
 }
 
-/* What the program has while no child is watched. Every test that counts asks before it does
- * anything. */
+/* The number of open descriptors while no child is watched. Every test that counts descriptors
+ * calls this first. */
 static int usual_fds(void)
 {
     static int usual;
@@ -43,7 +43,7 @@ static int usual_fds(void)
     return usual;
 }
 
-/* The watcher ends by itself a moment after its last watch. */
+/* The watcher ends by itself shortly after its last watch. */
 static void await_fds(int n)
 {
     while (count_descriptors() != n) {
@@ -57,7 +57,7 @@ static int children(void)
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* --- how it ends --------------------------------------------------------------------- */
+/* --- how a child ends ---------------------------------------------------------------- */
 
 static void *exit_codes(void *arg)
 {
@@ -88,7 +88,7 @@ TEST(spawn_of_unrunnable_program_returns_error)
     const char *const none[] = {"/nowhere/no-such-program", NULL};
     const char *const unsearched[] = {"no-such-program-in-the-path", NULL};
     const char *const folder[] = {"/tmp", NULL};
-    CHECK_EQ(setenv("PATH", "/usr/bin:/bin", 1), 0); /* one that cannot be read is another error */
+    CHECK_EQ(setenv("PATH", "/usr/bin:/bin", 1), 0); /* an unreadable file is a different error */
     CHECK_EQ(weft_process_spawn(&process, none, NULL), -ENOENT);
     CHECK_EQ(weft_process_spawn(&process, unsearched, NULL), -ENOENT);
     CHECK_EQ(weft_process_spawn(&process, folder, NULL), -EACCES);
@@ -118,7 +118,7 @@ static void *kill_sleeper(void *arg)
     CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
     CHECK_EQ(status.signal, SIGKILL);
     CHECK_EQ(weft_process_kill(process, SIGKILL), -ESRCH);
-    CHECK_EQ(weft_process_wait(process, &status, 0), 0); /* once more, and in no time */
+    CHECK_EQ(weft_process_wait(process, &status, 0), 0); /* again, without waiting */
     CHECK_EQ(status.signal, SIGKILL);
     weft_process_close(process);
     return arg;
@@ -130,7 +130,7 @@ TEST(process_wait_times_out_and_child_can_be_killed)
     CHECK(!children());
 }
 
-/* --- several who wait -------------------------------------------------------------------- */
+/* --- several waiters --------------------------------------------------------------------- */
 
 static void *wait_for_kill(void *arg)
 {
@@ -190,11 +190,11 @@ TEST(cancel_interrupt_and_close_end_process_wait)
 {
     int before = usual_fds();
     run_in_fiber(1, end_wait, NULL);
-    CHECK(count_descriptors() > before); /* it lives, and is watched */
+    CHECK(count_descriptors() > before); /* the child lives, and is watched */
     siginfo_t info;
     CHECK_EQ(waitid(P_ALL, 0, &info, WSTOPPED), 0);
     CHECK_EQ(kill(info.si_pid, SIGKILL), 0);
-    await_fds(before); /* and reaped, though nobody has its handle */
+    await_fds(before); /* and reaped, although its handle is closed */
     CHECK(!children());
 }
 
@@ -223,7 +223,7 @@ TEST(stackless_task_waits_for_process)
     int pid = weft_process_pid(process);
     body_arm(&body);
     CHECK(weft__process_arm(process, &body.node));
-    weft_process_close(process); /* the node keeps it */
+    weft_process_close(process); /* the node keeps the handle alive */
     CHECK(body_told(&body));
     CHECK_EQ(body.node.status, -EPIPE);
     weft__process_finish(process, &body.node);
@@ -237,7 +237,7 @@ static void *run_one(void *arg)
     struct weft_process_status status;
     weft_process *process;
     int err;
-    /* Other tests of this machine may have all the processes or descriptors for a moment. */
+    /* Other tests on this machine may briefly use up all processes or descriptors. */
     while ((err = weft_process_spawn(&process, arg, NULL)) == -EAGAIN) {
         weft_sleep(1 * MS);
     }
@@ -263,8 +263,8 @@ static void *run_many(void *arg)
     return arg;
 }
 
-/* To start a child may take so long that it is a hog, and to report that opens descriptors for good
- * (libunwind's). */
+/* Starting a child may take so long that the fiber counts as a hog, and a hog report opens
+ * descriptors permanently (libunwind's). */
 static void run_unreported(unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .hog_ns = -1};
@@ -295,7 +295,7 @@ TEST(child_with_closed_handle_is_reaped)
     CHECK(!children());
 }
 
-/* --- what is not ours ------------------------------------------------------------------------- */
+/* --- children and signals that are not Weft's ------------------------------------------------- */
 
 static atomic_int sigchlds;
 
@@ -372,7 +372,8 @@ TEST(child_gets_requested_directory_environment_and_fds)
     CHECK_STR(text, "sh\n");
 }
 
-/* Descriptors 1 and 2 of a child are swapped: neither overwrites the other before its turn. */
+/* A child's descriptors 1 and 2 are swapped: neither overwrites the other before it is
+ * duplicated. */
 static void swaps(void *arg)
 {
     int ends[2];
@@ -410,7 +411,7 @@ TEST(child_gets_new_group_and_session_on_request)
     }
 }
 
-/* Of the kernel's text; signals 32 and 33 are the C library's own affair. */
+/* Parses the kernel's text; signals 32 and 33 are internal to the C library. */
 static unsigned long long ignored_in(const char *text)
 {
     const char *at = strstr(text, "SigIgn:");
@@ -426,7 +427,7 @@ TEST(child_ignores_and_blocks_no_signal_unless_requested)
     const char *script = "grep -E '^Sig(Blk|Ign):' /proc/self/status | tr -d '\\n\\t'";
     sigemptyset(&some);
     sigaddset(&some, SIGUSR1);
-    /* Who runs this in the background may have it ignore SIGINT and others. */
+    /* A shell that runs this program in the background may have it ignore SIGINT and others. */
     output_of(script, (struct weft_process_opts){.keep_signals = true}, text, sizeof text);
     unsigned long long usual = ignored_in(text);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &some, &before), 0);

@@ -9,7 +9,7 @@
 #define MS INT64_C(1000000)
 
 static weft_rwlock lock;
-static long left, right; /* equal whenever one may read */
+static long left, right; /* equal whenever a reader may read */
 static char order[16];
 static atomic_int ordered;
 
@@ -101,7 +101,7 @@ TEST(rwlock_try_fails_immediately_and_timed_lock_at_deadline)
     CHECK_EQ(weft_rwlock_read(&zero, 0), 0);
     CHECK_EQ(weft_rwlock_write(&zero, 0), -ETIMEDOUT);
     CHECK_EQ(weft_rwlock_write(&zero, weft_after(MS)), -ETIMEDOUT);
-    CHECK_EQ(weft_rwlock_read(&zero, 0), 0); /* who gave up is in nobody's way */
+    CHECK_EQ(weft_rwlock_read(&zero, 0), 0); /* a waiter that gave up blocks no other */
     for (int i = 0; i < 3; i++) {
         weft_rwlock_read_unlock(&zero);
     }
@@ -117,7 +117,7 @@ static weft_fiber waiting(weft_fn fn)
     return waiting_in(fn, NULL);
 }
 
-/* A reader holds it, a writer waits: readers that come now wait behind the writer, and so cannot
+/* A reader holds the lock and a writer waits: new readers queue after the writer, and so cannot
  * starve it. */
 static void *writer_first(void *arg)
 {
@@ -131,8 +131,8 @@ static void *writer_first(void *arg)
     return arg;
 }
 
-/* A writer holds it, writers and readers wait, the readers for long: they all come before the next
- * writer. */
+/* A writer holds the lock; writers and readers wait, the readers for long: all readers precede the
+ * next writer. */
 static void *readers_in_turn(void *arg)
 {
     CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
@@ -165,7 +165,7 @@ static void *give_up(void *arg)
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
     weft_fiber writer = waiting(write_once), reader = waiting(read_once);
     end_wait(writer, cancel);
-    joined(reader, 0); /* it waited for the writer alone */
+    joined(reader, 0); /* it waited for the writer only */
     weft_rwlock_read_unlock(&lock);
     CHECK_EQ(weft_rwlock_write(&lock, 0), 0);
     reader = waiting(read_once);
@@ -182,7 +182,7 @@ TEST(cancel_and_interrupt_end_rwlock_wait_and_waiters_proceed)
     weft_rwlock_deinit(&lock);
 }
 
-/* --- readers that are shown -------------------------------------------------------------- */
+/* --- readers in slots -------------------------------------------------------------------- */
 
 static uint64_t word_now(void)
 {
@@ -200,7 +200,7 @@ static void *shown_then_switched(void *arg)
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
     CHECK(shown());
     CHECK(word_now() < WEFT__READER_SLOT_UNIT);
-    CHECK_EQ(weft_rwlock_read(&lock, 0), 0); /* a second one is counted */
+    CHECK_EQ(weft_rwlock_read(&lock, 0), 0); /* a second read lock is counted */
     CHECK_EQ(word_now() / WEFT__READER_SLOT_UNIT, 1);
     weft_rwlock_read_unlock(&lock);
     CHECK(!shown());
@@ -212,7 +212,7 @@ static void *shown_then_switched(void *arg)
     joined(writer, 0);
     CHECK_EQ(weft_rwlock_read(&lock, 0), 0);
     CHECK(shown());
-    weft_yield(); /* alone: it goes on at once */
+    weft_yield(); /* alone: the fiber continues at once */
     weft_fiber reader = waiting(write_once);
     CHECK(!shown());
     weft_rwlock_read_unlock(&lock);
@@ -227,7 +227,7 @@ static void *shown_against_a_thread(void *arg)
         CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
         CHECK(i > 0 || shown()); /* until a writer finds the slot empty */
         pthread_t writer = thread_open(write_once, NULL);
-        while (!(word_now() & 2)) { /* until it waits */
+        while (!(word_now() & 2)) { /* until the writer waits */
             sched_yield();
         }
         CHECK_EQ(left, i);
@@ -248,7 +248,7 @@ static void *many_calls(void *arg)
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
     CHECK(shown());
     weft_rwlock_read_unlock(&lock);
-    CHECK_EQ(weft_rwlock_write(&lock, 0), 0); /* its own thread's writers cost it nothing */
+    CHECK_EQ(weft_rwlock_write(&lock, 0), 0); /* a writer on the same thread keeps the slot */
     weft_rwlock_write_unlock(&lock);
     CHECK_EQ(weft_rwlock_read(&lock, 0), 0);
     CHECK(shown());
@@ -267,7 +267,7 @@ TEST(frequent_readers_use_reader_slots_and_block_writers)
     fresh();
     run_in_fiber(1, shown_against_a_thread, NULL);
     weft_rwlock_deinit(&lock);
-    for (unsigned i = 0; i < 2 * WEFT__READER_SLOTS; i++) { /* slots are given back */
+    for (unsigned i = 0; i < 2 * WEFT__READER_SLOTS; i++) { /* slots are freed */
         fresh();
         run_in_fiber(1, many_calls, NULL);
         weft_rwlock_deinit(&lock);
@@ -333,7 +333,7 @@ TEST(stackless_task_locks_rwlock)
     weft__rwlock_finish(l, &reader.node, 0);
 }
 
-/* Neither one that was let in nor one that gives up lets in those who wait behind a writer. */
+/* Neither an admitted reader nor one that gives up admits the readers queued after a writer. */
 TEST(reader_finishing_its_wait_lets_no_reader_overtake_writer)
 {
     struct body first, second, third, writer;
@@ -411,7 +411,7 @@ static void *use_owned(void *arg)
 {
     fresh();
     weft_rwlock_init(&lock, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
-    weft__rwlock_enter_slot(weft__rwlock_of(&lock)); /* does nothing here */
+    weft__rwlock_enter_slot(weft__rwlock_of(&lock)); /* has no effect here */
     mixed_together(NULL);
     writer_first(NULL);
     if (arg) {
@@ -426,7 +426,7 @@ TEST(owned_rwlock_aborts_when_used_by_non_owner)
     used_by_owner_only(use_owned);
 }
 
-/* --- bugs of callers ------------------------------------------------------------------ */
+/* --- caller bugs ---------------------------------------------------------------------- */
 
 static void *unlocks_unread(void *arg)
 {

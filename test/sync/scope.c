@@ -18,7 +18,7 @@ static void fresh(void)
     atomic_store(&expected, 0);
 }
 
-/* Children: what they return is in their argument, unless their name says otherwise. */
+/* Child functions: the argument is the return value, unless the name says otherwise. */
 
 static int returns(void *arg)
 {
@@ -37,7 +37,7 @@ static int parks(void *arg)
     return err;
 }
 
-/* Cancelled, but it takes its time. */
+/* Cancelled, but ends slowly. */
 static int parks_then_works(void *arg)
 {
     int err = parks(NULL);
@@ -59,8 +59,8 @@ static void spawn(weft_scope *scope, int (*fn)(void *), intptr_t arg)
     CHECK_EQ(weft_scope_spawn(scope, NULL, fn, (void *)arg, NULL), 0);
 }
 
-/* Into a scope whose deadline may have passed already; what `ended` will be is added up in
- * `expected`. */
+/* Spawns into a scope whose deadline may already have passed; the expected value of `ended` is
+ * added up in `expected`. */
 static void spawn_in_time(weft_scope *scope, int (*fn)(void *))
 {
     int err = weft_scope_spawn(scope, NULL, fn, NULL, NULL);
@@ -77,7 +77,7 @@ static void check_all_ended(void)
 
 #define OPTS(...) ((struct weft_scope_opts){.name = "family", __VA_ARGS__})
 
-/* Runs it with one worker, with two, and checks that no fiber is left. */
+/* Runs fn with one worker and with two, and checks that no fiber is left. */
 static void run(weft_fn fn)
 {
     for (unsigned workers = 1; workers <= 2; workers++) {
@@ -101,7 +101,7 @@ static void *waits_for_all(void *arg)
     CHECK_EQ(atomic_load(&ended), 20);
 
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* none at all */
+    CHECK_EQ(weft_scope_close(&scope), 0); /* no children */
 
     open_it(&scope, OPTS(0));
     CHECK_EQ(weft_scope_spawn(&scope, &child, parks, NULL,
@@ -201,7 +201,7 @@ static void *first_failure(void *arg)
     spawn(&scope, returns, -EIO);
     spawn(&scope, returns, 0);
     CHECK_EQ(weft_scope_close(&scope), -EIO);
-    CHECK_EQ(atomic_load(&ended), 3); /* the others were left alone */
+    CHECK_EQ(atomic_load(&ended), 3); /* the others were not affected */
 
     open_it(&scope, OPTS(.fail_fast = true));
     for (int i = 0; i < 10; i++) {
@@ -249,7 +249,7 @@ static void *cancels_it(void *arg)
     await_count(&started, 8);
     weft_scope_cancel(&scope);
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* that they were cancelled is no failure */
+    CHECK_EQ(weft_scope_close(&scope), 0); /* being cancelled is not a failure */
     CHECK_EQ(atomic_load(&ended), 8);
 
     open_it(&scope, OPTS(0));
@@ -257,7 +257,7 @@ static void *cancels_it(void *arg)
     spawn(&scope, parks_then_works, -EIO);
     await_count(&started, 2);
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), -EIO); /* this is one */
+    CHECK_EQ(weft_scope_close(&scope), -EIO); /* this is a failure */
 
     open_it(&scope, OPTS(0));
     spawn(&scope, parks, 0); /* maybe not started yet */
@@ -270,7 +270,7 @@ static void *cancels_it(void *arg)
 static int cancels_its_scope(void *arg)
 {
     weft_scope_cancel(arg);
-    CHECK(!weft_fiber_is_cancelled()); /* itself it spares */
+    CHECK(!weft_fiber_is_cancelled()); /* the scope does not cancel its caller */
     return 0;
 }
 
@@ -337,8 +337,7 @@ TEST(parent_cancelled_or_interrupted_in_close_ends_children_first)
     run(cancels_the_parent);
 }
 
-/* What one who looks from outside is told: held where it waits, the parent names one of its
- * children. */
+/* What an observer sees: while the parent waits, its state names one of its children. */
 static void *looks_at_the_parent(void *arg)
 {
     weft_fiber parent, child;
@@ -381,7 +380,7 @@ static void *deadline_in_close(void *arg)
     check_all_ended();
     CHECK_EQ(weft_scope_deadline(), WEFT_FOREVER);
 
-    /* In time. */
+    /* Not reached: the deadline is far away. */
     open_it(&scope, OPTS(.deadline = weft_after(HOUR)));
     spawn(&scope, returns, 0);
     CHECK_EQ(weft_scope_close(&scope), 0);
@@ -395,7 +394,7 @@ static void *deadline_elsewhere(void *arg)
     spawn_in_time(&scope, parks);
     spawn_in_time(&scope, parks);
     while (!weft_scope_is_cancelled(&scope) || atomic_load(&ended) < atomic_load(&expected)) {
-        CHECK_EQ(weft_sleep(MS / 2), 0); /* nobody is in close */
+        CHECK_EQ(weft_sleep(MS / 2), 0); /* no fiber is in close */
     }
     CHECK_EQ(weft_scope_spawn(&scope, NULL, parks, NULL, NULL), -ETIMEDOUT);
     CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
@@ -427,7 +426,7 @@ static int opens_another(void *arg)
     spawn_in_time(&scope, parks);
     spawn_in_time(&scope, parks_then_works);
     int err = weft_scope_close(&scope);
-    CHECK(err == -ETIMEDOUT || err == -ECANCELED); /* which of the two came first */
+    CHECK(err == -ETIMEDOUT || err == -ECANCELED); /* depends on which came first */
     CHECK_EQ(weft_scope_deadline(), inherited);
     (void)arg;
     return err;
@@ -579,7 +578,7 @@ static void *spawn_fails(void *arg)
     CHECK_EQ(weft_scope_spawn(&scope, NULL, returns, NULL,
                               &(struct weft_fiber_opts){.bound = true, .worker = 99}),
              -EINVAL);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* a child that was not born is not waited for */
+    CHECK_EQ(weft_scope_close(&scope), 0); /* a child that failed to spawn is not waited for */
     CHECK_EQ(atomic_load(&ended), 1);
     return arg;
 }
@@ -599,7 +598,7 @@ static void *needs_no_memory(void *arg)
         }
         CHECK_EQ(weft_scope_close(&scope), 0);
         if (round == 0) {
-            weft__alloc_fail_after(0, false); /* begin to count; stacks and blocks are there now */
+            weft__alloc_fail_after(0, false); /* start counting; stacks and blocks exist now */
         }
     }
     CHECK_EQ(weft__alloc_requests(), 0);
@@ -708,7 +707,7 @@ TEST(scope_misuse_aborts_with_message)
         weft_fn fn = cases[i].fn;
         CHECK(WIFSIGNALED(check_child(misuses, &fn, err, sizeof err)));
         bool found = strstr(err, cases[i].says) ||
-                     (WEFT__ASAN && strstr(err, "stack-use-after-return")); /* by itself */
+                     (WEFT__ASAN && strstr(err, "stack-use-after-return")); /* ASan reports it */
         if (!found) {
             fprintf(stderr, "case %zu: %s\n", i, err);
         }
@@ -716,7 +715,7 @@ TEST(scope_misuse_aborts_with_message)
     }
 }
 
-/* The last, because it leaves many stacks behind, which slow down every process that is forked. */
+/* Last, because it leaves many stacks, which slow down every later fork. */
 static void *many_at_the_deadline(void *arg)
 {
     weft_scope scope;

@@ -1,4 +1,5 @@
-/* A scope whose parent has no stack: it arms the wait for its children and is told. */
+/* A scope whose parent is a stackless task: the parent arms the wait for its children and is
+ * notified. */
 /* labels: valgrind */
 #include <weft/event.h>
 #include <weft/scope.h>
@@ -38,7 +39,7 @@ static weft_fiber child_of(weft_scope *scope, int (*fn)(void *))
 
 static weft_event gate;
 
-/* It is cancelled and does not care. */
+/* Ignores that it is cancelled. */
 static int passes_the_gate(void *arg)
 {
     (void)arg;
@@ -49,7 +50,7 @@ static int passes_the_gate(void *arg)
     return 0;
 }
 
-/* The body's wait, which the last child ends. */
+/* The stackless task's wait, which the last child ends. */
 static int last_child_tells(struct body *body, struct weft__scope *s)
 {
     int result = 1;
@@ -70,7 +71,7 @@ TEST(stackless_scope_close_waits_for_last_child)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     open_in(&scope, pool, 0);
     body_arm(&body);
-    CHECK(!weft__scope_arm(s, &body.node)); /* none at all */
+    CHECK(!weft__scope_arm(s, &body.node)); /* no children */
     body_disarm(&body);
     CHECK(weft__scope_finish(s, &body.node, WEFT__REASON_NONE, &result) && result == 0);
 

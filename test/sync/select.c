@@ -85,7 +85,7 @@ TEST(select_case_can_be_point_in_time)
                                 weft_case_at(soon)};
     CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2);
     CHECK(weft_now() >= soon);
-    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2); /* it has passed */
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2); /* its deadline has passed */
     CHECK_EQ(weft_select(cases, 3, 0), 2);
     CHECK_EQ(weft_select(cases, 2, weft_after(2 * MS)), -ETIMEDOUT);
     close_two();
@@ -169,7 +169,7 @@ static void *ended_from_outside(void *arg)
     struct chooser c;
     weft_fiber fiber = choosing(&c);
     CHECK_EQ(weft_fiber_interrupt(fiber), 0);
-    CHECK_EQ(put(a, 1), -ETIMEDOUT); /* nobody waits any more */
+    CHECK_EQ(put(a, 1), -ETIMEDOUT); /* no receiver waits any more */
     CHECK_EQ(chosen(fiber, &c), -EINTR);
     fiber = choosing(&c);
     CHECK_EQ(weft_cancel(fiber), 0);
@@ -186,7 +186,8 @@ TEST(cancel_and_interrupt_end_select)
     close_two();
 }
 
-/* Both of its places are the same, and both channels get an item before it runs again. */
+/* Both channels are offered an item before the fiber runs again: only the first offer is
+ * accepted. */
 static void *one_place_for_two(void *arg)
 {
     struct chooser c;
@@ -250,7 +251,7 @@ static void *counts(void *arg)
         CHECK_EQ(put(chans[which], which), 0);
         count[which]++;
     }
-    for (int i = 0; i < MANY; i++) { /* none is starved; a fair share is ROUNDS / ready */
+    for (int i = 0; i < MANY; i++) { /* no case starves; a fair share is ROUNDS / ready */
         CHECK_EQ(count[i] > 0, weft_chan_length(chans[i]) > 0);
         CHECK(count[i] == 0 || count[i] > ROUNDS / ready / 20);
     }
@@ -274,7 +275,7 @@ TEST(select_starves_no_ready_case)
     }
 }
 
-/* --- how many ------------------------------------------------------------------------- */
+/* --- number of cases ------------------------------------------------------------------ */
 
 static void *waits_for_the_last(void *arg)
 {
@@ -339,7 +340,7 @@ TEST(select_misuse_aborts_with_message)
     must_stop(no_such_kind, NULL, "weft_select: unknown case kind");
 }
 
-/* --- who meets whom ------------------------------------------------------------------ */
+/* --- selects that meet each other ---------------------------------------------------- */
 
 static atomic_int sum;
 
@@ -449,7 +450,7 @@ static void *changes(void *arg)
     fiber = waiting_in(waits_for_change, NULL);
     weft_cond_signal(&cond); /* nothing has changed yet */
     await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0); /* it is free while the select waits */
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0); /* free while the select waits */
     changed = true;
     weft_mutex_unlock(&mutex);
     weft_cond_signal(&other_cond);
@@ -501,10 +502,10 @@ TEST(select_accepts_future_as_case)
     run_in_fiber(2, selects_futures, NULL);
 }
 
-/* --- without a stack ----------------------------------------------------------------------- */
+/* --- stackless tasks ----------------------------------------------------------------------- */
 
 struct selecting {
-    struct weft__select select; /* first: the select is the body */
+    struct weft__select select; /* first: the select is the stackless task */
     struct weft__node nodes[4];
     _Atomic(int) told; /* times */
 };
@@ -521,14 +522,14 @@ static int selecting_arm(struct selecting *body, struct weft_case *cases, size_t
     return weft__select_arm(&body->select, cases, body->nodes, n, deadline, selecting_told);
 }
 
-/* It was told, once. */
+/* Notified exactly once. */
 static int selecting_finish(struct selecting *body)
 {
     CHECK_EQ(atomic_load(&body->told), 1);
     return weft__select_finish(&body->select);
 }
 
-/* Whoever keeps its deadline, or cancels it. */
+/* The deadline, or a cancel. */
 static bool selecting_end(struct selecting *body, enum weft__reason reason)
 {
     struct weft__chain ready;
@@ -549,7 +550,7 @@ TEST(stackless_task_selects)
     CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
     CHECK_EQ(put(a, 3), 0);
     CHECK(selecting_finish(&body) == 0 && cases[0].status == 0 && x == 3);
-    CHECK_EQ(put(a, 4), -ETIMEDOUT); /* it has left */
+    CHECK_EQ(put(a, 4), -ETIMEDOUT); /* the select has left */
 
     CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
     CHECK_EQ(weft_chan_recv(b, &got, 0), 0);
@@ -617,8 +618,7 @@ TEST(stackless_select_of_condition_with_mutex_aborts)
     must_stop(selects_with_a_mutex, NULL, "a stackless task selects a condition with a mutex");
 }
 
-/* --- what was waited on --------------------------------------------------------------------------
- */
+/* --- the object of an ended wait -------------------------------------------------------------- */
 
 static struct weft_fiber_ended_wait ended;
 
@@ -656,7 +656,7 @@ static void *interrupt_selects(void *arg)
         CHECK_STR(ended.what, "select");
         CHECK_STR(ended.name, "gate");
         CHECK(ended.object == &events[0]);
-        CHECK_EQ(ended.others, 2); /* the one without an object is never ready */
+        CHECK_EQ(ended.others, 2); /* the case without an object is never ready */
     }
     weft_event_deinit(&events[0]);
     weft_event_deinit(&events[1]);

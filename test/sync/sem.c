@@ -16,7 +16,7 @@ static void fresh(uint64_t permits)
     atomic_store(&passed, 0);
 }
 
-/* arg: how many. */
+/* arg: the number of permits. */
 static void *acquire(void *arg)
 {
     int err = weft_sem_acquire(&sem, (uint64_t)(uintptr_t)arg, WEFT_FOREVER);
@@ -52,7 +52,7 @@ static void *in_order(void *arg)
     weft_sem_release(&sem, 2);
     weft_yield();
     CHECK_EQ(atomic_load(&passed), 0);
-    CHECK_EQ(weft_sem_acquire(&sem, 1, 0), -ETIMEDOUT); /* there are two, but not for us */
+    CHECK_EQ(weft_sem_acquire(&sem, 1, 0), -ETIMEDOUT); /* two are free, but a waiter is ahead */
     weft_sem_release(&sem, 1);
     joined(big, 0);
     CHECK_EQ(weft_sem_permits(&sem), 0);
@@ -138,7 +138,7 @@ TEST(threads_and_pools_share_one_semaphore)
     weft_sem_deinit(&sem);
 }
 
-/* The semaphore is gone as soon as its one waiter has returned. */
+/* The semaphore's memory is reused as soon as its only waiter has returned. */
 static void *release_on_stack(void *arg)
 {
     weft_sem_release(arg, 1);

@@ -33,8 +33,9 @@ static void send_self(int signal)
     CHECK_EQ(kill(getpid(), signal), 0);
 }
 
-/* ThreadSanitizer keeps a signal back until its thread makes a call that it knows to block, and
- * ours do not. There, every thread blocks them, and all go the other way. */
+/* ThreadSanitizer delays a signal until its thread makes a call that TSan knows to block, and
+ * Weft's calls are unknown to it. Under TSan every thread blocks the signals, and all of them take
+ * the other path. */
 static bool all_blocked;
 
 __attribute__((constructor)) static void block_for_checker(void)
@@ -62,7 +63,7 @@ static void *take_one(void *arg)
     CHECK_EQ(info.code, SI_USER);
     CHECK_EQ(info.pid, getpid());
     CHECK_EQ(info.uid, getuid());
-    /* A fiber may be on a pool's thread, which blocks what is sent to it alone. */
+    /* A fiber may run on a pool's thread, which blocks signals sent to that thread. */
     bool by_thread = !all_blocked && weft_self() == WEFT_NO_FIBER;
     CHECK_EQ(by_thread ? raise(SIGUSR2) : kill(getpid(), SIGUSR2), 0);
     CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
@@ -112,7 +113,7 @@ TEST(queued_signals_and_sigchld_carry_details)
     CHECK_EQ(info.signal, SIGCHLD);
     CHECK_EQ(info.pid, pid);
     CHECK_EQ(info.status, 6);
-    CHECK_EQ(waitpid(pid, NULL, 0), pid); /* still the program's to reap */
+    CHECK_EQ(waitpid(pid, NULL, 0), pid); /* the program still has to reap it */
     weft_signal_close(set);
 }
 
@@ -121,7 +122,8 @@ TEST(queued_signals_and_sigchld_carry_details)
 TEST(pending_signals_are_counted_and_lowest_comes_first)
 {
     struct weft_signal_info info;
-    /* Sets are served from the youngest to the oldest: what these have, the last one has. */
+    /* Sets are served from the youngest to the oldest: when these have a signal, the last set has
+     * it too. */
     weft_signal_set *usr = OPEN(SIGUSR2), *queued = OPEN(SIGRTMIN + 3);
     weft_signal_set *set = OPEN(SIGUSR1, SIGUSR2, SIGRTMIN + 3);
     for (int i = 0; i < 5; i++) {
@@ -129,7 +131,7 @@ TEST(pending_signals_are_counted_and_lowest_comes_first)
     }
     send_self(SIGUSR1);
     send_self(SIGUSR2);
-    CHECK_EQ(weft_signal_wait(usr, &info, WEFT_FOREVER), 0); /* it comes after SIGUSR1 */
+    CHECK_EQ(weft_signal_wait(usr, &info, WEFT_FOREVER), 0); /* it arrives after SIGUSR1 */
     CHECK_EQ(info.signal, SIGUSR2);
     for (unsigned n = 0; n < 5; n += info.count) {
         CHECK_EQ(weft_signal_wait(queued, &info, WEFT_FOREVER), 0);
@@ -141,7 +143,7 @@ TEST(pending_signals_are_counted_and_lowest_comes_first)
     CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
     CHECK_EQ(info.signal, SIGRTMIN + 3);
     CHECK_EQ(info.count, 5);
-    CHECK_EQ(info.value, 4); /* those with values come in their order */
+    CHECK_EQ(info.value, 4); /* signals with values arrive in order */
     CHECK_EQ(weft_signal_wait(set, &info, 0), -ETIMEDOUT);
     weft_signal_close(set);
     weft_signal_close(queued);
@@ -171,7 +173,7 @@ TEST(each_set_gets_signal_and_one_waiter_per_set_takes_signal)
         await_state(fibers[i], WEFT_FIBER_WAITING);
     }
     send_self(SIGUSR1);
-    CHECK_EQ(weft_join(fibers[0], &result, WEFT_FOREVER), 0); /* the first that waits */
+    CHECK_EQ(weft_join(fibers[0], &result, WEFT_FOREVER), 0); /* the first waiter */
     CHECK_EQ(weft_join(fibers[2], &result, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&taken), 2);
     weft_signal_close(a);
@@ -195,7 +197,7 @@ static void *end_wait(void *arg)
     CHECK_EQ(cancel ? weft_cancel(fiber) : weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
-    send_self(SIGUSR1); /* it is for the next */
+    send_self(SIGUSR1); /* it goes to the next waiter */
     CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
     weft_signal_close(set);
     return NULL;
@@ -234,7 +236,7 @@ TEST(stackless_task_waits_for_signal)
     body_arm(&body);
     body.node.item = &info;
     CHECK(weft__signal_arm(set, &body.node));
-    weft_signal_close(set); /* the node keeps it */
+    weft_signal_close(set); /* the node keeps the set alive */
     CHECK(body_told(&body));
     CHECK_EQ(body.node.status, -EPIPE);
     weft__signal_finish(set, &body.node);
@@ -254,13 +256,13 @@ TEST(last_close_restores_previous_signal_disposition)
     CHECK_EQ(sigaction(SIGUSR1, &mine, &before), 0);
     weft_signal_set *a = OPEN(SIGUSR1), *b = OPEN(SIGUSR1);
     CHECK(disposition(SIGUSR1) != (void *)(uintptr_t)nothing);
-    CHECK(disposition(SIGUSR2) == (void *)(uintptr_t)SIG_DFL); /* was not asked for */
+    CHECK(disposition(SIGUSR2) == (void *)(uintptr_t)SIG_DFL); /* was not requested */
     weft_signal_close(a);
     CHECK(disposition(SIGUSR1) != (void *)(uintptr_t)nothing);
     weft_signal_close(b);
     CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)nothing);
 
-    a = OPEN(SIGUSR1); /* what the program set meanwhile stays */
+    a = OPEN(SIGUSR1); /* a disposition set by the program stays */
     CHECK(signal(SIGUSR1, SIG_DFL) != SIG_ERR);
     weft_signal_close(a);
     CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
@@ -272,7 +274,7 @@ TEST(ignored_signal_stays_ignored_unless_forced)
     weft_signal_set *set = NULL;
     const int hup[] = {SIGUSR2, SIGHUP};
     CHECK(signal(SIGHUP, SIG_IGN) != SIG_ERR);
-    CHECK_EQ(weft_signal_open(&set, hup, 2, NULL), 0); /* without it */
+    CHECK_EQ(weft_signal_open(&set, hup, 2, NULL), 0); /* without SIGHUP */
     CHECK(weft_signal_has(set, SIGUSR2));
     CHECK(!weft_signal_has(set, SIGHUP));
     CHECK(!weft_signal_has(set, SIGUSR1) && !weft_signal_has(set, 0) && !weft_signal_has(set, 65));
@@ -337,7 +339,7 @@ static void await_watchers(int n)
 TEST(last_close_ends_watcher_and_closes_descriptors)
 {
     weft_signal_set *a = OPEN(SIGUSR1), *b;
-    await_watchers(1); /* it names itself */
+    await_watchers(1); /* the watcher thread has a name */
     weft_signal_close(a);
     await_watchers(0);
     int before = count_descriptors(); /* the pipe stays */

@@ -1,10 +1,10 @@
-/* A body without a stack, as small as can be: it arms a wait on some object, returns, and is told
- * when the wait has ended. What frame fibers and actors will be, seen from the objects.
+/* A minimal stackless task: it arms a wait on an object, returns, and is notified when the wait has
+ * ended. This is how frame fibers and actors look to the objects they wait on.
  *
  *     struct body body;
  *     body_arm(&body);
- *     if (!weft__event_arm(event, &body.node)) { body_disarm(&body); ... it was set already ... }
- *     ... somebody sets the event ...
+ *     if (!weft__event_arm(event, &body.node)) { body_disarm(&body); ... already set ... }
+ *     ... another thread sets the event ...
  *     CHECK(body_told(&body));
  *     weft__event_finish(event, &body.node);
  */
@@ -16,9 +16,9 @@
 #include "sched/worker.h"
 
 struct body {
-    struct weft__waiter waiter; /* first: the waiter is the body */
+    struct weft__waiter waiter; /* first: the waiter is the stackless task */
     struct weft__node node;
-    _Atomic(int) told; /* times */
+    _Atomic(int) told; /* number of notifications */
 };
 
 __attribute__((unused)) static void body_notify(struct weft__waiter *waiter)
@@ -34,14 +34,14 @@ __attribute__((unused)) static void body_arm(struct body *body)
     weft__node_init(&body->node, &body->waiter, 0);
 }
 
-/* The wait ended before it began: it must not have been told. */
+/* The wait ended before it began: there must be no notification. */
 __attribute__((unused)) static void body_disarm(struct body *body)
 {
     CHECK_EQ(weft__waiter_disarm(&body->waiter), WEFT__REASON_NONE);
     CHECK_EQ(atomic_load(&body->told), 0);
 }
 
-/* Was it told, once, and by its node? */
+/* Returns whether the task was notified exactly once, by its node. */
 __attribute__((unused)) static bool body_told(struct body *body)
 {
     int told = atomic_load(&body->told);
@@ -50,7 +50,7 @@ __attribute__((unused)) static bool body_told(struct body *body)
     return told == 1;
 }
 
-/* Whoever keeps its deadline, or cancels it. False: something else was first. */
+/* Ends the wait by its deadline or a cancel. Returns false if the wait had already ended. */
 __attribute__((unused)) static bool body_end(struct body *body, enum weft__reason reason)
 {
     struct weft__chain ready;

@@ -68,7 +68,7 @@ static void *ended_otherwise(void *arg)
     CHECK_EQ(weft_cancel(fibers[0]), 0);
     CHECK_EQ(weft_fiber_interrupt(fibers[1]), 0);
     weft_waitgroup_add(&group, -2);
-    weft_waitgroup_add(&group, 1); /* used again before the third has run */
+    weft_waitgroup_add(&group, 1); /* reused before the third has run */
     static const int expected[] = {-ECANCELED, -EINTR, 0};
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_join(fibers[i], &result, WEFT_FOREVER), 0);

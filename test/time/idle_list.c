@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Silence under a virtual clock, against what a look at every member would say. */
+/* The idle list under a virtual clock, compared with a scan of every member. */
 #include "time/idle_list.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void check_batch(bool in_time)
     CHECK_EQ(counted, n);
 }
 
-/* Ticks that are never later than an eighth of the precision: nobody stays silent for too long. */
+/* Ticks at most an eighth of the precision apart: no member stays idle for too long. */
 static void tick_to(int64_t to)
 {
     while (silence.members && weft__idle_list_next(&silence) + precision / 8 < to) {
@@ -118,7 +118,7 @@ TEST(idle_member_expires_never_early_and_at_most_one_step_late)
     }
 }
 
-/* A stalled loop, and ticks that may look at three members at a time. */
+/* A stalled loop, and ticks that may check three members at a time. */
 TEST(stalled_or_sliced_tick_expires_late_but_never_early)
 {
     weft__rand_seed(&rng, check_seed() + 1);

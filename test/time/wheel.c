@@ -1,4 +1,4 @@
-/* The wheel at its edges: level boundaries, stalls, mass expiry, several threads at once. */
+/* Edge cases of the timer wheel: level boundaries, stalls, mass expiry, several threads at once. */
 #include "time/wheel.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 static struct weft__wheel wheel;
 
-/* The moment at which a timer with this deadline is due: its tick's beginning. */
+/* The time at which a timer with this deadline is due: the beginning of its tick. */
 static int64_t due_at(int64_t deadline, unsigned shift)
 {
     int64_t last = ((int64_t)1 << shift) - 1;
@@ -23,8 +23,8 @@ static void not_early(struct weft__timer *timer, void *now)
     CHECK(timer->deadline <= *(int64_t *)now);
 }
 
-/* One timer, approached in steps that halve, each stop made by a timer of its own: so that current
- * crosses every digit in between, and the timer comes down all its levels. */
+/* Approaches one timer in steps that halve, each stop made by a separate timer, so that current
+ * crosses every digit in between and the timer comes down through all its levels. */
 static void check_boundary(int64_t start, int64_t deadline, unsigned shift)
 {
     struct weft__timer timer, stops[64];
@@ -81,7 +81,7 @@ TEST(single_sleeper_is_woken_once)
     CHECK(weft__wheel_add(&wheel, &other, start + 1));
     CHECK(weft__wheel_cancel(&wheel, &other));
     CHECK_EQ(weft__wheel_next(&wheel), due_at(deadline, TICK));
-    CHECK(!weft__wheel_rearm(&wheel, &timer, deadline + 1000000)); /* later: nobody to wake */
+    CHECK(!weft__wheel_rearm(&wheel, &timer, deadline + 1000000)); /* later: no thread to wake */
     CHECK_EQ(weft__wheel_next(&wheel), due_at(deadline + 1000000, TICK));
     CHECK(weft__wheel_rearm(&wheel, &timer, deadline));
     CHECK(!weft__wheel_add(&wheel, &other, INT64_MAX));
@@ -192,13 +192,13 @@ TEST(last_timer_of_cascade_does_not_hide_earlier_moved_timers)
     CHECK_EQ(weft__wheel_next(&wheel), last);
 }
 
-/* Threads: four users with timers of their own, two that advance one virtual clock. */
+/* Threads: four users with their own timers, and two that advance one virtual clock. */
 
 enum { USERS = 4, OWN = 64, ADVANCERS = 2 };
 
 struct mine {
     struct weft__timer timer;
-    int armed, fired; /* plain: that cancel excludes the callback is what keeps them in order */
+    int armed, fired; /* plain: cancel's exclusion of the callback orders the accesses */
 };
 
 static _Atomic(int64_t) clock_ns;
@@ -222,7 +222,7 @@ static void settle(struct mine *mine)
     CHECK(mine->fired + pending <= mine->armed);
     CHECK(mine->armed == 0 || mine->fired + pending >= 1);
     CHECK(mine->armed != 1 || mine->fired + pending == 1);
-    memset(mine, 0xa5, sizeof *mine); /* nothing may look at it any more */
+    memset(mine, 0xa5, sizeof *mine); /* nothing may access it any more */
     mine->armed = mine->fired = 0;
     weft__timer_init(&mine->timer, count_firing);
 }

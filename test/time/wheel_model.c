@@ -1,4 +1,4 @@
-/* The wheel under a virtual clock against a sorted array of what is pending. */
+/* The timer wheel under a virtual clock, compared with a sorted array of the pending timers. */
 #include "time/wheel.h"
 
 #include "base/rand.h"
@@ -8,11 +8,11 @@
 
 struct item {
     struct weft__timer timer;
-    uint64_t tick;  /* when it is due: its deadline's, or the wheel's when it was overdue */
+    uint64_t tick;  /* when it is due: its deadline's tick, or the wheel's if it was overdue */
     uint64_t added; /* counts adds: the order within a tick */
 };
 
-/* What expire gets as arg. */
+/* The argument of expire. */
 struct firing {
     int64_t now;
     struct item *fired[LIVE];
@@ -32,7 +32,7 @@ static uint64_t below(uint64_t limit)
     return random64() % limit;
 }
 
-/* Every magnitude up to 2^bits is as likely as any other. */
+/* Every magnitude up to 2^bits is equally likely. */
 static int64_t magnitude(unsigned bits)
 {
     return (int64_t)(random64() >> 1 >> (63 - below(bits + 1)));
@@ -62,10 +62,10 @@ static void note(struct weft__timer *timer, void *arg)
     CHECK(timer->deadline <= firing->now);
     CHECK(firing->count < LIVE);
     firing->fired[firing->count++] = (struct item *)timer;
-    memset(&timer->next, 0xa5, sizeof timer->next); /* the wheel is done with it */
+    memset(&timer->next, 0xa5, sizeof timer->next); /* the wheel no longer uses it */
 }
 
-/* The model: everything pending, by (tick, added). */
+/* The model: all pending timers, ordered by (tick, added). */
 static struct weft__wheel wheel;
 static unsigned shift;
 static int64_t now;
@@ -135,7 +135,7 @@ static int64_t random_deadline(void)
     uint64_t edge = ((wheel.current >> level) + 1) << level;
     int64_t off = (int64_t)below(3);
     switch (below(16)) {
-    case 0: /* a level's boundary, give or take */
+    case 0: /* a level's boundary, more or less */
         return later(tick_ns(edge + below(3) - 1, shift), off) - 1;
     case 1:
         return now - magnitude(62);
@@ -187,7 +187,7 @@ static void rearm_one(void)
     model_insert(item, deadline);
 }
 
-/* A cascade was cut short, or had used up the slice before all that is due came down. */
+/* A cascade was cut short, or used up the slice before all due timers came down. */
 static bool sliced(bool may_expire)
 {
     return wheel.cascade != WEFT__TIMER_IDLE ||
@@ -238,7 +238,7 @@ static void advance_by_random(void)
     advance(max);
 }
 
-/* Polling at next() gets to the earliest timer exactly at its tick, in a step per level. */
+/* Polling at next() reaches the earliest timer exactly at its tick, in one step per level. */
 static void advance_by_next(void)
 {
     int64_t due = tick_ns(order[0]->tick, shift), at = -1;
@@ -254,14 +254,14 @@ static void advance_by_next(void)
     }
 }
 
-/* A new phase: fill the wheel or drain it, around another moment. */
+/* Starts a new phase: fills or drains the wheel, around another time. */
 static void change_phase(void)
 {
     add_share = below(2) ? 90 : 20;
     cluster = later(now, magnitude(shift % 32 + 24));
 }
 
-/* A new life, with another tick; first everything that is pending expires at the end of time. */
+/* Restarts with another tick, after everything pending has expired at the end of time. */
 static void restart(void)
 {
     static const unsigned shifts[] = {0, 1, 5, 10, 16, 16, 16, 20, 30, 57, 62};
