@@ -46,7 +46,7 @@ TEST(counter_actor_sums_messages_and_returns_result)
         CHECK_EQ(*(uint64_t *)(void *)result->data, 5050);
         weft_buf_free(result);
     } else {
-        CHECK_EQ(err, -ESRCH); /* it was faster */
+        CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
     CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
@@ -69,7 +69,7 @@ TEST(pid_formats_and_parses_back_bad_text_is_einval)
     }
 }
 
-/* A text may come from anywhere. The last generation of a slot is nobody's. */
+/* Text may come from anywhere. A slot's last generation is never given to an actor. */
 TEST(forged_pid_matches_no_actor)
 {
     weft_host *host;
@@ -134,7 +134,7 @@ static int play(weft_actor *self, const struct weft_actor_event *events, size_t 
             continue;
         }
         weft_pid to = weft_pid_is_none(events[i].from) ? p->other : events[i].from;
-        if (weft_pid_is_none(to)) { /* it is told who the other is */
+        if (weft_pid_is_none(to)) { /* the first message names the partner */
             memcpy(&p->other, events[i].buf->data, sizeof p->other);
             to = p->other;
         }
@@ -262,7 +262,7 @@ static int fails(const struct weft_command *command, void *arg)
     return -EDOM;
 }
 
-/* What it has seen, in order. */
+/* The events it has seen, in order. */
 static char seen[64];
 
 static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -317,7 +317,7 @@ TEST(messages_wait_for_immediate_and_late_completions)
     CHECK_EQ(weft_host_handle(host, 301, fails, NULL), -EBUSY);
     CHECK_EQ(weft_event_wait(&asked, WEFT_FOREVER), 0);
     struct weft_actor_info info;
-    do { /* before that, the step that gets the other completions would get the message, too */
+    do { /* before that, the step with the other completions would also get the message */
         CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != WEFT_ACTOR_BLOCKED);
     CHECK_EQ(weft_actor_send(pid, "last", 0, NULL), 0);

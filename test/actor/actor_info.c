@@ -106,7 +106,7 @@ static void check_pages(weft_host *host, weft_pid parent)
     CHECK(has(text, line));
     CHECK(has(text, " name=mother last=greeting\n"));
     weft_pid_format(son, pid, sizeof pid);
-    snprintf(line, sizeof line, "\n    %s son idle mailbox=0 steps=1 age=", pid); /* below it */
+    snprintf(line, sizeof line, "\n    %s son idle mailbox=0 steps=1 age=", pid); /* a child */
     CHECK(has(text, line));
     free(text);
     text = dumped(elsewhere, WEFT_DUMP_JSON, 0);
@@ -131,7 +131,7 @@ static void check_pages(weft_host *host, weft_pid parent)
     CHECK_EQ(weft_actor_dump(stdout, host, (enum weft_dump_format)9, 0), -EINVAL);
 }
 
-/* Actors are seen as such among fibers. */
+/* Actors are recognizable among the fibers. */
 static void check_dump(void)
 {
     char *text;
@@ -180,7 +180,7 @@ TEST(actor_info_and_dump_show_parent_child_tree)
     CHECK(info.age_ns >= 0);
     CHECK(weft_pid_equal(info.pid, parent));
     info = info_of(daughter);
-    CHECK(weft_pid_equal(info.parent, parent)); /* also on another host */
+    CHECK(weft_pid_equal(info.parent, parent)); /* also from another host */
     CHECK(info.fiber);
     CHECK(info.topic == NULL);
     CHECK(weft_pid_equal(info_of(son).parent, parent));
@@ -220,7 +220,7 @@ TEST(actor_state_names_are_stable)
     CHECK_STR(weft_actor_state_name((enum weft_actor_state)77), "unknown");
 }
 
-/* --- while everything moves ------------------------------------------------------------------- */
+/* --- under concurrent change ------------------------------------------------------------------ */
 
 static atomic_int left;
 

@@ -63,7 +63,7 @@ static int sleep_step(weft_actor *self, const struct weft_actor_event *events, s
         CHECK_EQ(weft_out_after(out, 2, 6 * MS), 0);
         CHECK_EQ(weft_out_at(out, 1, begun + 3 * MS), 0);
         CHECK_EQ(weft_out_at(out, 0, 0), 0);
-        CHECK_EQ(weft_out_after(out, 9, 3600000 * MS), 0); /* ends with it */
+        CHECK_EQ(weft_out_after(out, 9, 3600000 * MS), 0); /* ends with its actor */
         return 0;
     }
     for (size_t i = 0; i < n; i++) {
@@ -203,7 +203,7 @@ TEST(spawn_command_completes_with_pid)
 /* --- monitor ---------------------------------------------------------------------------------- */
 
 static weft_pid watched, failing;
-static bool stay; /* they are not told to end */
+static bool stay; /* the targets are not asked to end */
 
 static int watch_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)
@@ -227,7 +227,7 @@ static int watch_step(weft_actor *self, const struct weft_actor_event *events, s
             CHECK(!events[i].buf);
         }
         CHECK(!events[i].topic);
-        if (++*seen == 2 && !stay) { /* those that are told at once */
+        if (++*seen == 2 && !stay) { /* both immediate notifications have arrived */
             CHECK_EQ(weft_actor_send(watched, "hello", 42, NULL), 0);
             CHECK_EQ(weft_actor_exit(failing, -ECHILD, weft_buf_copy("tired", 6)), 0);
         }
@@ -251,7 +251,7 @@ TEST(monitor_command_completes_when_target_exits)
     CHECK_EQ(weft_actor_spawn(host, &watched, &hearer, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &failing, &hearer, NULL, NULL), 0);
     run(&kind);
-    /* And one that ends before those it watches. */
+    /* Also a monitoring actor that ends before its targets. */
     weft_pid pid;
     stay = true;
     CHECK_EQ(weft_actor_spawn(host, &watched, &hearer, NULL, NULL), 0);
@@ -268,7 +268,7 @@ static int double_it(const weft_buf *input, weft_buf **output, void *arg)
 {
     int n;
     CHECK(arg == &got);
-    CHECK_EQ(weft_worker_self(), -1); /* a thread of its own */
+    CHECK_EQ(weft_worker_self(), -1); /* a separate thread */
     memcpy(&n, input->data, sizeof n);
     if (n < 0) {
         return -EDOM;
@@ -317,7 +317,8 @@ TEST(blocking_command_runs_on_thread)
     end();
 }
 
-/* The actor ends while its function runs: host and memory do not wait for each other. */
+/* The actor ends while its function runs: the host does not wait for the memory, nor the memory for
+ * the host. */
 static weft_event running, may_end;
 
 static int hang(const weft_buf *input, weft_buf **output, void *arg)
@@ -374,7 +375,7 @@ static int flush_step(weft_actor *self, const struct weft_actor_event *events, s
     int *phase = weft_actor_state(self);
     weft_out_idle(out);
     for (size_t i = 0; i < n; i++) {
-        if (events[i].kind == WEFT_EVENT_CANCEL) { /* cleans up by commands, and only then ends */
+        if (events[i].kind == WEFT_EVENT_CANCEL) { /* cleans up through commands before it ends */
             int value = 3;
             CHECK_EQ(weft_out_blocking(out, 1, NULL, double_it, &got,
                                        weft_buf_copy(&value, sizeof value)),
@@ -404,7 +405,7 @@ TEST(commands_complete_during_host_stop)
     CHECK_EQ(atomic_load(&got), 10);
 }
 
-/* --- no memory -------------------------------------------------------------------------------- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static atomic_int failures;
 
@@ -423,7 +424,7 @@ static int poor_step(weft_actor *self, const struct weft_actor_event *events, si
         atomic_fetch_add(&failures, err == -ENOMEM);
         weft__alloc_fail_after(0, false);
     }
-    return -ECHILD; /* what was asked for is dropped, with all that it owns */
+    return -ECHILD; /* the requests are dropped, with everything they own */
 }
 
 TEST(command_without_memory_is_refused_without_leak)
@@ -437,8 +438,8 @@ TEST(command_without_memory_is_refused_without_leak)
     end();
 }
 
-/* What it asks for, with memory for so many requests more: letters that the worker keeps are out of
- * reach. */
+/* Issues its requests with memory for only a given number of further allocations. Envelopes that
+ * the worker has cached do not count. */
 static struct {
     bool spawn;
     long requests;
@@ -446,7 +447,7 @@ static struct {
 static struct weft__envelope *hoard[4096];
 static int completed_by;
 
-static void take_letters(void)
+static void take_messages(void)
 {
     size_t n = 0;
     weft__alloc_fail_after(1, true);
@@ -478,7 +479,7 @@ static int want_step(weft_actor *self, const struct weft_actor_event *events, si
     CHECK_EQ(want.spawn ? weft_out_spawn(out, 1, host, &child, "work", weft_buf_copy("i", 1))
                         : weft_out_send(out, 1, partner, "hello", 1, NULL),
              0);
-    take_letters();
+    take_messages();
     return 0;
 }
 
@@ -488,7 +489,7 @@ static void want_close(weft_actor *self)
     give_letters_back();
 }
 
-/* Takes no message but the last. */
+/* Handles no message except the last one. */
 static int keep_all(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -511,7 +512,7 @@ static void ask_in_want(bool spawn, long requests)
         .name = "wanting", .step = want_step, .close = want_close};
     want.spawn = spawn;
     want.requests = requests;
-    completed_by = -ENOMEM; /* if it cannot be told, it ends by this */
+    completed_by = -ENOMEM; /* the actor ends with this if the completion cannot be delivered */
     uint64_t before = done_so_far() + spawn;
     int err = weft_actor_exec(host, &kind, NULL, NULL, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ENOMEM);
@@ -527,7 +528,7 @@ TEST(completion_is_delivered_despite_allocation_failures)
         ask_in_want(false, requests);
         ask_in_want(true, requests);
     }
-    CHECK_EQ(completed_by, 0); /* there was enough in the end */
+    CHECK_EQ(completed_by, 0); /* the last round had enough memory */
     CHECK_EQ(weft_actor_send(partner, "end", 0, NULL), 0);
     end();
 }

@@ -11,8 +11,8 @@
 
 #define MS ((int64_t)1000000)
 
-/* Squares at once; "later": keeps the reference until it is sent anything; "never": forgets it;
- * "fail"; "twice"; "exit". */
+/* Replies with the square at once. Topics: "later" keeps the reference until the next message,
+ * "never" forgets it; "fail"; "twice"; "exit". */
 struct server {
     uint64_t kept[64];
     int count;
@@ -59,7 +59,7 @@ static int serve(weft_actor *self, const struct weft_actor_event *events, size_t
             }
             serve_call(s, &events[i]);
             break;
-        case WEFT_EVENT_MESSAGE: /* now */
+        case WEFT_EVENT_MESSAGE: /* immediately */
             while (s->count > 0) {
                 if (weft_actor_reply(s->kept[--s->count], 0, number(1)) == -ESRCH) {
                     atomic_fetch_add(&late_answers, 1);
@@ -117,7 +117,7 @@ TEST(call_from_thread_returns_reply_or_error)
     CHECK_EQ(weft_actor_reply(0, 0, number(1)), -ESRCH);
     CHECK_EQ(weft_actor_reply(UINT64_MAX, 0, NULL), -ESRCH);
     CHECK_EQ(weft_actor_call(pid, "square", number(7), NULL, WEFT_FOREVER),
-             0); /* after its second answer */
+             0); /* after its second reply */
     CHECK_EQ(late(), before + 3);
     end();
     CHECK_EQ(weft_actor_call(pid, "square", number(7), &reply, WEFT_FOREVER), -ESRCH);
@@ -132,7 +132,7 @@ TEST(late_reply_is_discarded_and_counted)
     for (int i = 0; i < 20; i++) {
         CHECK_EQ(weft_actor_call(pid, "later", number(i), &reply, 0), -ETIMEDOUT);
     }
-    /* The slots of these calls are used again by now. */
+    /* The slots of these calls have been reused by now. */
     CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
     CHECK_EQ(weft_actor_call(pid, "square", number(3), &reply, WEFT_FOREVER), 0);
     CHECK_EQ(read_number(reply), 9);
@@ -166,7 +166,7 @@ static void *call_blocked(void *arg)
     return NULL;
 }
 
-/* Calls that came before its first step would have been seen. */
+/* The actor would have seen calls that arrived before its first step. */
 static void spawn_blocked(const struct weft_actor_kind *kind)
 {
     struct weft_actor_info info;
@@ -280,7 +280,7 @@ TEST(cancelled_fiber_leaves_call_and_reply_is_late)
     end();
 }
 
-/* Answers and deadlines at the same moment: each call has one of the two, and nothing leaks. */
+/* Replies race with deadlines: each call gets exactly one of the two, and nothing leaks. */
 static void *call_in_time(void *arg)
 {
     unsigned seed = (unsigned)(uintptr_t)arg;
@@ -383,16 +383,16 @@ TEST(actor_call_command_completes_with_reply_or_error)
     join(one);
     CHECK_EQ(strlen(seen), 5);
     for (int tag = 1; tag <= 5; tag++) {
-        CHECK(strchr(seen, '0' + tag)); /* in whichever order */
+        CHECK(strchr(seen, '0' + tag)); /* in any order */
     }
     uint64_t before = late();
     CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
     CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(late(), before + 1); /* that of the call that had timed out */
+    CHECK_EQ(late(), before + 1); /* the reply to the call that had timed out */
     end();
 }
 
-/* The caller ends while its calls are under way, over and over, in the same slots. */
+/* The caller ends while its calls are in flight, repeatedly, in the same slots. */
 static int ask_and_go(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)
 {

@@ -1,6 +1,7 @@
 /* labels: valgrind */
-/* Calls that will not be answered: every way in which the actor that is to answer can end, for
- * callers that are plain threads, fibers and steps. Deadlines are long: who waits for one fails. */
+/* Calls that are never answered: every way in which the called actor can end, for callers that are
+ * plain threads, fibers and steps. Deadlines are long, so a caller that waits for its deadline
+ * fails the test. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,8 +14,7 @@
 #define MS ((int64_t)1000000)
 #define LONG weft_after(120000 * MS)
 
-/* --- the server: what a topic asks it for ------------------------------------------------------
- */
+/* --- the server: what each topic makes it do -------------------------------------------------- */
 
 struct server {
     uint64_t kept[16];
@@ -23,7 +23,7 @@ struct server {
 };
 
 static weft_host *host;
-static weft_pid pid; /* of the server */
+static weft_pid pid; /* the server's state */
 static atomic_int kept;
 
 static int hear(struct server *s, const struct weft_actor_event *e, weft_out *out)
@@ -34,7 +34,7 @@ static int hear(struct server *s, const struct weft_actor_event *e, weft_out *ou
         atomic_fetch_add(&kept, 1);
     } else if (e->kind == WEFT_EVENT_CALL && strcmp(topic, "echo") == 0) {
         CHECK_EQ(weft_actor_reply(e->tag, 0, weft_actor_take_buf(e)), 0);
-    } else if (strcmp(topic, "answer") == 0) { /* those that were kept */
+    } else if (strcmp(topic, "answer") == 0) { /* the kept references */
         while (s->count > 0) {
             CHECK_EQ(weft_actor_reply(s->kept[--s->count], 0, NULL), 0);
         }
@@ -71,7 +71,7 @@ static void close_server(weft_actor *self)
 static const struct weft_actor_kind server = {
     .name = "server", .state_bytes = sizeof(struct server), .step = serve, .close = close_server};
 
-/* The same as a fiber. */
+/* The same server as a fiber actor. */
 static int serve_in_fiber(weft_actor *self, weft_buf **result)
 {
     (void)result;
@@ -94,8 +94,7 @@ static int serve_in_fiber(weft_actor *self, weft_buf **result)
 static const struct weft_actor_kind fiber_server = {
     .name = "fiber server", .state_bytes = sizeof(struct server), .run = serve_in_fiber};
 
-/* --- the callers -------------------------------------------------------------------------------
- */
+/* --- the callers ------------------------------------------------------------------------------ */
 
 struct caller {
     const char *topic;
@@ -204,8 +203,7 @@ static void finish(void)
     weft_host_destroy(host);
 }
 
-/* --- the ends ----------------------------------------------------------------------------------
- */
+/* --- ways to end ------------------------------------------------------------------------------ */
 
 static void by_error(void)
 {
@@ -257,9 +255,9 @@ TEST(received_calls_fail_on_fiber_actor_exit)
     seen_calls_end(&fiber_server, 5);
 }
 
-static atomic_int batch; /* calls in the batch of the step that failed */
+static atomic_int batch; /* calls in the batch of the failing step */
 
-/* Blocks until a cancel, and then takes everything at once. */
+/* Blocks until it is cancelled, then handles everything in one batch. */
 static int wait_for_cancel(weft_actor *self, const struct weft_actor_event *events, size_t n,
                            weft_out *out)
 {
@@ -293,8 +291,8 @@ static void begin_blocked(const struct weft_actor_kind *kind)
     } while (info.state != WEFT_ACTOR_BLOCKED);
 }
 
-/* A call is counted before it is linked, so a cancel may find only some of the three: then again,
- * until all of them were in the batch that failed. */
+/* A call is counted before it is linked, so the cancel may find fewer than three calls. Repeat
+ * until all three are in the batch that failed. */
 TEST(calls_in_batch_of_failing_step_return_eownerdead)
 {
     do {
@@ -364,8 +362,7 @@ TEST(close_callback_can_still_reply)
     finish();
 }
 
-/* --- a supervisor starts it again ---------------------------------------------------------------
- */
+/* --- restart by a supervisor ------------------------------------------------------------------ */
 
 static atomic_int starts;
 
@@ -395,13 +392,12 @@ TEST(supervisor_restart_fails_calls_of_old_incarnation)
     while (atomic_load(&starts) < 2) {
         sched_yield();
     }
-    /* The new one has nothing of the former, and answers. */
+    /* The restarted actor has no state of its predecessor, and replies. */
     CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0);
     finish();
 }
 
-/* --- new code -----------------------------------------------------------------------------------
- */
+/* --- upgrade ---------------------------------------------------------------------------------- */
 
 static int convert_with_calls(weft_actor *self, void *old_state, void *new_state)
 {
@@ -425,7 +421,7 @@ static int convert_refuses(weft_actor *self, void *old_state, void *new_state)
     return -EILSEQ;
 }
 
-/* "upgrade": by the function its tag says. */
+/* "upgrade": to the version that the tag names. */
 static const weft_upgrade_fn converters[] = {NULL, convert_with_calls, convert_without_calls,
                                              convert_refuses};
 
@@ -450,7 +446,7 @@ static void upgrade(uint64_t how, bool answered)
     start_callers("keep");
     await_kept(3);
     CHECK_EQ(weft_actor_send(pid, "upgrade", how, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0); /* after it */
+    CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0); /* after the upgrade */
     CHECK_EQ(weft_actor_send(pid, "answer", 0, NULL), 0);
     join_callers(answered ? 0 : -EOWNERDEAD);
     CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0);
@@ -482,13 +478,14 @@ TEST(call_kept_by_refused_upgrade_fails_on_next_upgrade)
     begin(&older);
     start_callers("keep");
     await_kept(3);
-    CHECK_EQ(weft_actor_send(pid, "upgrade", 3, NULL), 0); /* is refused */
+    CHECK_EQ(weft_actor_send(pid, "upgrade", 3, NULL), 0); /* the upgrade is refused */
     CHECK_EQ(weft_actor_send(pid, "upgrade", 2, NULL), 0);
     join_callers(-EOWNERDEAD);
     finish();
 }
 
-/* Calls wait in the mailbox of one that takes nothing until it has new code: that answers them. */
+/* Calls wait in the mailbox of an actor that handles nothing until its upgrade; the new code
+ * replies. */
 static int upgrade_blocked(weft_actor *self, const struct weft_actor_event *events, size_t n,
                            weft_out *out)
 {
@@ -515,12 +512,11 @@ TEST(queued_calls_are_received_by_upgraded_code)
     finish();
 }
 
-/* --- another answers ----------------------------------------------------------------------------
- */
+/* --- another actor replies -------------------------------------------------------------------- */
 
 static weft_pid second;
 
-/* Hands every call on: "answer" with its reference; "lazy": without a transfer. */
+/* Forwards every call: "answer" with its reference; "lazy" without a transfer. */
 static int hand_on(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self;
@@ -644,8 +640,7 @@ TEST(failed_call_transfer_leaves_owner_unchanged)
     finish();
 }
 
-/* --- the caller ends first ----------------------------------------------------------------------
- */
+/* --- the caller ends first -------------------------------------------------------------------- */
 
 TEST(caller_gone_before_callee_exit_is_not_notified)
 {
@@ -673,8 +668,7 @@ TEST(caller_gone_before_callee_exit_is_not_notified)
     finish();
 }
 
-/* --- deadlines at the same moment ---------------------------------------------------------------
- */
+/* --- deadlines that race with the end --------------------------------------------------------- */
 
 static atomic_int answers, ends, timeouts;
 
@@ -741,10 +735,10 @@ TEST(callee_exit_racing_deadline_is_exit_or_timeout)
     finish();
 }
 
-/* --- what is left behind ------------------------------------------------------------------------
- */
+/* --- nothing is left over --------------------------------------------------------------------- */
 
-/* A new actor's calls have a bucket of the ledger to themselves, most likely an empty one. */
+/* A new actor's calls have a bucket of the pending table to themselves, most likely an empty
+ * one. */
 TEST(call_without_memory_releases_mailbox_capacity)
 {
     struct weft_actor_info info;
@@ -755,7 +749,7 @@ TEST(call_without_memory_releases_mailbox_capacity)
         do {
             CHECK_EQ(weft_actor_info(pid, &info), 0);
         } while (info.state != WEFT_ACTOR_BLOCKED);
-        weft__alloc_fail_after(1 + i % 2, false); /* the letter's, or the ledger's */
+        weft__alloc_fail_after(1 + i % 2, false); /* for the envelope, or for the table */
         int err = weft_actor_call(pid, "keep", NULL, NULL, 0);
         weft__alloc_fail_after(0, false);
         CHECK(err == -ENOMEM || err == -ETIMEDOUT);

@@ -1,4 +1,4 @@
-/* Children of a supervisor that say what becomes of them. */
+/* Supervised children that log their starts and ends. */
 #ifndef WEFT_TEST_ACTOR_CHILDREN_H
 #define WEFT_TEST_ACTOR_CHILDREN_H
 
@@ -16,7 +16,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static char said[4096]; /* "+a +b -b ..." : under the lock */
+static char said[4096]; /* "+a +b -b ..."; guarded by the lock */
 
 static inline void say(char sign, const char *name)
 {
@@ -34,7 +34,7 @@ static inline void forget(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Waits until this was said, all of it. */
+/* Waits until the whole log equals this text. */
 static inline void await(const char *what)
 {
     pthread_mutex_lock(&lock);
@@ -50,7 +50,7 @@ struct child {
     bool stubborn;
 };
 
-static atomic_int refusals; /* so many starts fail */
+static atomic_int refusals; /* this many starts fail */
 
 static inline int begin(weft_actor *self, const char *method, const weft_buf *input)
 {
@@ -138,7 +138,7 @@ static inline struct weft_child_info look(weft_pid supervisor, const char *name)
     return (struct weft_child_info){.error = 1};
 }
 
-/* Its place in the table is up to date a moment after it has spoken. */
+/* The child's table entry is updated shortly after the child has logged. */
 static inline struct weft_child_info await_state(weft_pid supervisor, const char *name,
                                                  enum weft_child_state state)
 {
@@ -159,7 +159,7 @@ static inline int stop(weft_pid supervisor)
 {
     CHECK_EQ(weft_actor_cancel(supervisor, NULL), 0);
     int err = weft_actor_join(supervisor, NULL, WEFT_FOREVER);
-    return err == -ESRCH ? 0 : err; /* it was faster */
+    return err == -ESRCH ? 0 : err; /* it ended before the join */
 }
 
 static const struct weft_child_spec abc[] = {CHILD("a"), CHILD("b"), CHILD("c")};

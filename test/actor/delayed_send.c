@@ -10,7 +10,7 @@
 
 #define MS ((int64_t)1000000)
 
-/* Notes when each message came. */
+/* Records the arrival time of each message. */
 static atomic_int noted;
 enum { ROOM = 4096 };
 static uint64_t tags[ROOM];
@@ -78,7 +78,7 @@ TEST(delayed_message_arrives_at_its_time_not_earlier)
     CHECK(a != b && a != 0 && b != 0);
     await_notes(3);
     CHECK_EQ(1 << tags[0] | 1 << tags[1] | 1 << tags[2], 1 << 1 | 1 << 2 | 1 << 3);
-    for (int i = 0; i < 3; i++) { /* on a slow machine those that are due may change places */
+    for (int i = 0; i < 3; i++) { /* may arrive in either order on a slow machine */
         CHECK(times[i] >= now + (int64_t)(tags[i] - 1) * 10 * MS);
     }
     CHECK_EQ(weft_actor_send_cancel(a), -ENOENT);
@@ -122,7 +122,7 @@ TEST(periodic_send_keeps_rate_until_cancelled)
             break;
         }
     }
-    CHECK(atomic_load(&noted) <= seen + 2); /* one may have been on its way */
+    CHECK(atomic_load(&noted) <= seen + 2); /* one may have been in flight */
     for (int i = 0; i < 5; i++) {
         CHECK(times[i] >= first + i * 2 * MS);
     }
@@ -155,7 +155,7 @@ static int never_done(const struct weft_command *command, void *arg)
     return 0;
 }
 
-/* Blocks at first: messages stay in the mailbox. */
+/* Blocks at first, so that messages stay in the mailbox. */
 static int note_later(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)
 {
@@ -196,7 +196,8 @@ TEST(delayed_message_to_full_mailbox_is_dead_letter)
     CHECK_EQ(atomic_load(&noted), 1);
 }
 
-/* Threads set and cancel while the wheel turns: each message came, or was cancelled. */
+/* Threads set and cancel timers while the wheel turns: each message either arrived or was
+ * cancelled. */
 enum { THREADS = 3, EACH = 2000 };
 static weft_pid target;
 static atomic_int cancelled, arrived;
@@ -251,7 +252,7 @@ TEST(every_delayed_send_is_cancelled_or_delivered)
     end();
 }
 
-/* Actors end while recurring messages for them fire. */
+/* Actors end while periodic messages for them fire. */
 TEST(actors_exit_while_periodic_sends_fire)
 {
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);

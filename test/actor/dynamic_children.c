@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Supervisors whose children come and go. */
+/* Supervisors with dynamic children. */
 #include "actor/children.h"
 #include "base/alloc.h"
 
@@ -24,14 +24,14 @@ TEST(dynamic_children_are_added_and_removed)
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 20);
     forget();
     CHECK_EQ(weft_actor_send(children[7], "crash", 0, NULL), 0);
-    await("-7 +7"); /* with its own input */
+    await("-7 +7"); /* with separate input */
     CHECK_EQ(weft_actor_send(children[8], "finish", 0, NULL), 0);
     while (weft_supervisor_children(pid, NULL, 0) != 19) {
         sched_yield();
     }
     forget();
     CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), 0);
-    CHECK_STR(said, "-9"); /* it waits for the end */
+    CHECK_STR(said, "-9"); /* waits for the child's end */
     CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), -ENOENT);
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
     atomic_store(&refusals, 1);
@@ -71,10 +71,10 @@ TEST(add_child_to_plain_actor_returns_enotsup)
     end_host(host);
 }
 
-static weft_buf *drained; /* each has the one before */
+static weft_buf *drained; /* each child's input is the previous child's PID */
 static atomic_bool thirsty;
 
-/* After this there is no memory for as much as a PID. */
+/* After this, not even a PID can be allocated. */
 static int drain(weft_actor *self, const char *method, const weft_buf *input)
 {
     weft_buf *data[sizeof(weft_pid) / sizeof(weft_buf *)], *buf;

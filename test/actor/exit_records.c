@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Ends that nobody waited for: who asks later has them, once. */
+/* Results of actors that ended before anybody joined them: a later join gets each result once. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,8 @@
 
 static weft_host *host;
 
-/* Ends by its method, in its first step: "result" with its own number, "error", "nothing". */
+/* Ends in its first step, in the way its argument says: "result" with its own number, "error",
+ * "nothing". */
 static int init(weft_actor *self, const char *method, const weft_buf *input)
 {
     const char **state = weft_actor_state(self);
@@ -46,7 +47,7 @@ static void finish(void)
     weft_host_destroy(host);
 }
 
-/* When this returns, it has ended. */
+/* When this returns, the actor has ended. */
 static weft_pid run(const char *method)
 {
     struct weft_host_stats before, now;
@@ -85,7 +86,7 @@ TEST(result_is_joined_once_after_exit)
     check_result(pid);
     check_gone(pid);
     pid = run("result");
-    CHECK_EQ(weft_actor_join(pid, NULL, WEFT_FOREVER), 0); /* it is dropped */
+    CHECK_EQ(weft_actor_join(pid, NULL, WEFT_FOREVER), 0); /* the record is dropped */
     check_gone(pid);
     finish();
 }
@@ -128,7 +129,7 @@ TEST(exit_records_keep_most_recent_up_to_limit)
     begin(4);
     for (int i = 0; i < 10; i++) {
         pids[i] = run("result");
-        if (i == 7) { /* what was taken is not given twice */
+        if (i == 7) { /* a record is delivered only once */
             check_result(pids[i]);
         }
     }
@@ -149,7 +150,7 @@ TEST(exit_records_are_freed_with_host)
     run("result");
     finish();
     check_gone(pid);
-    begin(0); /* maybe in the same place */
+    begin(0); /* possibly in the same slot */
     check_gone(pid);
     finish();
 }
@@ -179,7 +180,7 @@ static void *join_all(void *arg)
     return NULL;
 }
 
-/* However the join and the end meet, the result is not missed. */
+/* The join gets the result, however the join and the end interleave. */
 TEST(join_racing_exit_always_gets_result)
 {
     pthread_t thread;

@@ -1,5 +1,5 @@
-/* A fault in an actor is reported with who it was and what it was at; the process ends as it would
- * have. */
+/* A fault report names the actor that faulted and the event that it was handling. The process then
+ * ends as it would without Weft. */
 /* not under: asan tsan qemu */
 #include <errno.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static int do_harm(weft_actor *self, const struct weft_actor_event *events, size
         } else if (strcmp(events[i].topic, "handler") == 0) {
             weft_out_command(out, HARM, 0, NULL);
         } else {
-            weft_out_exit(out, 1, NULL); /* a caller's bug */
+            weft_out_exit(out, 1, NULL); /* a bug in the caller */
         }
     }
     return 0;

@@ -27,7 +27,7 @@ static weft_buf *text(const char *s)
     return weft_buf_copy(s, strlen(s) + 1);
 }
 
-/* It has ended, maybe before it could be joined. */
+/* The actor has ended, possibly before it could be joined. */
 static void joins(weft_pid pid, int how)
 {
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
@@ -108,7 +108,7 @@ TEST(fiber_actor_receives_messages_and_returns_result)
         CHECK_EQ(*(uint64_t *)(void *)result->data, 5050);
         weft_buf_free(result);
     } else {
-        CHECK_EQ(err, -ESRCH); /* it was faster */
+        CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
     CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
     CHECK_EQ(weft_actor_info(pid, &info), -ESRCH);
@@ -152,7 +152,7 @@ static int know(weft_actor *self, const char *method, const weft_buf *input)
     return 0;
 }
 
-/* The same in steps. */
+/* The same actor, written as steps. */
 static int ask_in_steps(weft_actor *self, const struct weft_actor_event *events, size_t n,
                         weft_out *out)
 {
@@ -189,7 +189,7 @@ TEST(fiber_and_step_actors_exchange_messages)
     end_host(host);
 }
 
-/* --- selection ---------------------------------------------------------------------------- */
+/* --- selective receive -------------------------------------------------------------------- */
 
 static char order[64];
 static weft_pid whose;
@@ -217,7 +217,7 @@ static int choose(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive_topic(&event, "begin", WEFT_FOREVER), 0); /* it was sent last */
+    CHECK_EQ(weft_receive_topic(&event, "begin", WEFT_FOREVER), 0); /* sent last */
     CHECK_EQ(weft_receive_topic(&event, "nothing", 0), -ETIMEDOUT);
     CHECK_EQ(weft_receive_topic(&event, "nothing", weft_after(1000000)), -ETIMEDOUT);
     CHECK_EQ(info_of(weft_actor_pid(self)).mailbox, 6); /* 1 A b 2 c D */
@@ -232,7 +232,7 @@ static int choose(weft_actor *self, weft_buf **result)
     note(event);
     CHECK_EQ(weft_receive_if(&event, is_cancel, NULL, 0), -ETIMEDOUT);
     CHECK_EQ(weft_actor_cancel(weft_actor_pid(self), "now"), 0);
-    CHECK_EQ(weft_receive_topic(&event, "letter", 0), 0); /* the cancel stays */
+    CHECK_EQ(weft_receive_topic(&event, "letter", 0), 0); /* the cancel stays pending */
     note(event);
     CHECK_EQ(weft_actor_send(weft_actor_pid(self), "letter", 'e', NULL), 0);
     CHECK_EQ(weft_receive(&event, 0), 0);
@@ -302,7 +302,7 @@ static int hear_cancel(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_CANCEL);
     CHECK_STR((char *)event->buf->data, "please");
-    CHECK(!weft_fiber_is_cancelled()); /* it may still wait */
+    CHECK(!weft_fiber_is_cancelled()); /* it may still be waiting */
     CHECK_EQ(weft_sleep(1000), 0);
     CHECK_EQ(weft_receive(&event, 0), -ETIMEDOUT);
     atomic_fetch_add(&seen, 1);
@@ -330,7 +330,7 @@ static int hear_kill(weft_actor *self, weft_buf **result)
     (void)self;
     CHECK_EQ(weft_receive_topic(&event, "never", WEFT_FOREVER), -ECANCELED);
     CHECK(weft_fiber_is_cancelled());
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED); /* although there is a message */
+    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED); /* despite the message */
     CHECK_EQ(weft_sleep(1000), -ECANCELED);
     *result = text("lost");
     atomic_fetch_add(&seen, 1);
@@ -351,7 +351,7 @@ TEST(kill_ends_receive)
     joins(pid, -ECANCELED);
     CHECK_EQ(atomic_exchange(&seen, 0), 1);
     CHECK_EQ(atomic_exchange(&closed, 0), 1);
-    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* nobody was forced */
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* no actor was forced */
     weft_host_stats(host, &stats);
     CHECK_EQ(stats.dead_letters, 1);
     weft_host_destroy(host);
@@ -406,7 +406,7 @@ static int never_runs(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-/* In a step: on the only worker nobody begins meanwhile. */
+/* Runs in a step of the only worker, so that no spawned fiber starts meanwhile. */
 static int spawn_and_kill(weft_actor *self, const struct weft_actor_event *events, size_t n,
                           weft_out *out)
 {
@@ -464,7 +464,7 @@ TEST(interrupt_ends_one_receive)
 
 static weft_pid first_pid;
 
-/* Linked to the first by its maker, waits for something else. */
+/* The first actor's parent links this actor to it; this actor waits for another event. */
 static int be_blocked(weft_actor *self, weft_buf **result)
 {
     (void)self, (void)result;
@@ -486,7 +486,7 @@ static bool is_down(const struct weft_actor_event *event, void *arg)
     return event->kind == WEFT_EVENT_DOWN && event->tag == *(uint64_t *)arg;
 }
 
-/* Makes both, watches both, traps. */
+/* Spawns both actors, monitors both, and traps exits. */
 static int watch(weft_actor *self, weft_buf **result)
 {
     static const struct weft_actor_kind blocked = {
@@ -510,7 +510,7 @@ static int watch(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_actor_send(pids[0], "fail", 0, NULL), 0);
     CHECK_EQ(weft_receive_if(&event, is_down, &refs[0], WEFT_FOREVER), 0);
     CHECK_EQ(event->error, -EDOM);
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0); /* the link, which it traps */
+    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0); /* from the link, which it traps */
     CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
     CHECK_EQ(event->error, -EDOM);
     CHECK(weft_pid_equal(event->from, pids[0]));
@@ -522,11 +522,11 @@ static int watch(weft_actor *self, weft_buf **result)
     CHECK_EQ(event->error, -EXDEV);
     CHECK_STR((const char *)event->reason->data, "because");
     CHECK_EQ(weft_receive_topic(&event, "none", 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_demonitor(self, refs[2]), 0); /* was passed over: it does not come */
+    CHECK_EQ(weft_actor_demonitor(self, refs[2]), 0); /* skipped by the receive: never delivered */
     CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
     CHECK_EQ(weft_receive(&event, 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_monitor(self, pids[0], &again), 0); /* it has ended */
+    CHECK_EQ(weft_actor_monitor(self, pids[0], &again), 0); /* already ended */
     CHECK_EQ(weft_receive_if(&event, is_down, &again, WEFT_FOREVER), 0);
     CHECK_EQ(event->error, -ESRCH);
     *result = text("done");
@@ -547,7 +547,7 @@ TEST(links_and_monitors_work_for_fiber_actors)
     end_host(host);
 }
 
-/* An end that is not trapped ends one that is linked, also out of a wait for something else. */
+/* An untrapped exit ends a linked actor, even one that waits for another event. */
 static weft_pid block_until_it_fails(weft_actor *self)
 {
     static const struct weft_actor_kind failing = {.name = "failing", .run = wait_and_fail};
@@ -605,7 +605,8 @@ TEST(unlink_or_trap_after_linked_exit_does_not_revive_fiber_actor)
     end_host(host);
 }
 
-/* Begins to trap again and again, until an end comes: it is an event, or ends it by its reason. */
+/* Enables trapping again and again until an exit arrives: the exit becomes an event, or ends the
+ * actor with its reason. */
 static atomic_int said;
 
 static int trap_and_not(weft_actor *self, weft_buf **result)
@@ -682,7 +683,7 @@ TEST(fiber_actor_limit_is_exact_and_refusal_leaks_nothing)
     CHECK_EQ(weft_actor_kill(a), 0);
     joins(a, -ECANCELED);
     int err;
-    do { /* its fiber ends a moment after it */
+    do { /* its fiber ends shortly after the actor */
         err = weft_actor_spawn(host, NULL, &answerer, NULL, NULL);
     } while (err == -EAGAIN);
     CHECK_EQ(err, 0);
@@ -691,7 +692,7 @@ TEST(fiber_actor_limit_is_exact_and_refusal_leaks_nothing)
     weft_host_destroy(host);
 }
 
-/* --- a turn ---------------------------------------------------------------------------------- */
+/* --- a time slice ---------------------------------------------------------------------------- */
 
 static atomic_bool others_ran;
 
@@ -700,7 +701,7 @@ static int hog(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)result;
     CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL), 0);
-    while (!atomic_load(&others_ran)) { /* on the only worker, never without a message */
+    while (!atomic_load(&others_ran)) { /* on the only worker, always with a message */
         CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
         CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL), 0);
     }
@@ -753,7 +754,7 @@ static int drink(weft_actor *self, weft_buf **result)
     weft_pid from[SENDERS] = {{0}};
     (void)self, (void)result;
     for (int i = 0; i < SENDERS * EACH; i++) {
-        bool odd = i >= SENDERS * EACH / 2; /* all of the odd ones last */
+        bool odd = i >= SENDERS * EACH / 2; /* all odd numbers come last */
         CHECK_EQ(weft_receive_topic(&event, odd ? "odd" : "even", WEFT_FOREVER), 0);
         int who = 0;
         while (!weft_pid_is_none(from[who]) && !weft_pid_equal(from[who], event->from)) {
@@ -774,7 +775,7 @@ TEST(selective_receive_keeps_order_per_sender)
     weft_pid pid;
     CHECK_EQ(weft_actor_spawn(host, &pid, &drinker, NULL, NULL), 0);
     weft_buf *input = weft_buf_copy(&pid, sizeof pid);
-    for (int i = 0; i < SENDERS; i++) { /* of two hosts */
+    for (int i = 0; i < SENDERS; i++) { /* on two hosts */
         CHECK_EQ(weft_actor_spawn(i % 2 ? host : other, NULL, &sender, NULL, input), 0);
     }
     joins(pid, 0);

@@ -1,4 +1,4 @@
-/* A stop that forces. */
+/* A stop that forces actors to end. */
 #ifndef WEFT_TEST_ACTOR_FORCED_STOP_H
 #define WEFT_TEST_ACTOR_FORCED_STOP_H
 
@@ -6,8 +6,9 @@
 
 #include <weft/weft.h>
 
-/* Those who are left at the deadline have a second from then on, which a machine may take for other
- * things: -EBUSY, and the next stop goes on. How many were forced is told of all. */
+/* Actors that remain at the deadline get one more second, which a busy machine may use up: then the
+ * stop returns -EBUSY and the next stop continues. The count of forced actors covers all of the
+ * calls. */
 static inline int forced_stop(weft_host *host, const char *reason, int64_t deadline)
 {
     int forced;

@@ -1,4 +1,4 @@
-/* Forks of a process that has supervisors, while somebody looks at them. */
+/* Forks a process that has supervisors while other threads inspect them. */
 /* not under: qemu asan */
 #include <sys/wait.h>
 #include <unistd.h>

@@ -36,7 +36,7 @@ static void enter(void)
     }
 }
 
-/* Squares; waits for `go` if its argument says so. */
+/* Returns the square of its input; waits for `go` if its argument asks for it. */
 static int square(const weft_buf *input, weft_buf **output, void *arg)
 {
     int n = read_number(input);
@@ -47,7 +47,7 @@ static int square(const weft_buf *input, weft_buf **output, void *arg)
     atomic_fetch_sub(&inside, 1);
     atomic_fetch_add(&ran, 1);
     if (n < 0) {
-        *output = number(0); /* of one that fails, nobody has it */
+        *output = number(0); /* the output of a failing call is dropped */
         return -EDOM;
     }
     *output = number(n * n);
@@ -118,7 +118,7 @@ TEST(funcpool_bad_options_are_einval)
         -EINVAL);
 }
 
-/* Nobody has memory for so many calls, and none of them is there yet. */
+/* No machine has memory for this many calls, and none of them exists yet. */
 TEST(funcpool_maximal_admission_limit_allocates_nothing)
 {
     for (unsigned kind = WEFT_FUNCPOOL_INLINE; kind <= WEFT_FUNCPOOL_ADAPTIVE; kind++) {
@@ -266,9 +266,9 @@ TEST(funcpool_call_abandoned_before_start_never_runs)
     join_callers(callers, 1, 0);
     CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ran), 2);
-    /* One that has begun runs to its end. */
+    /* A call that has started runs to its end. */
     weft_event_reset(&go);
-    do { /* of those that are left too early none begins */
+    do { /* calls that their callers abandoned early never start */
         CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
     } while (atomic_load(&inside) < 1);
     weft_event_set(&go);
@@ -331,7 +331,7 @@ static void *hog(void *arg)
     while (atomic_load(&hogs)) {
         sched_yield();
     }
-    weft_event_set(&go); /* who waits for it has the worker next */
+    weft_event_set(&go); /* the waiter runs next on this worker */
     return NULL;
 }
 
@@ -355,7 +355,7 @@ TEST(funcpool_counts_workers_not_yet_started)
     }
     CHECK_EQ(pthread_create(&threads[1], NULL, call_number, &numbers[1]), 0);
     await_waiting(nested, 1);
-    CHECK_EQ(stats_of(nested).workers, 2); /* the second for this call, which the first will take */
+    CHECK_EQ(stats_of(nested).workers, 2); /* the second for this call, which the first will run */
     atomic_store(&hogs, false);
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
@@ -387,7 +387,7 @@ TEST(funcpool_stop_refuses_waiting_and_finishes_admitted_calls)
     end(functions);
 }
 
-/* --- adaptive --------------------------------------------------------------------------------- */
+/* --- adaptive size ---------------------------------------------------------------------------- */
 
 TEST(hill_climb_finds_useful_worker_count)
 {
@@ -400,12 +400,12 @@ TEST(hill_climb_finds_useful_worker_count)
             done += 1000ull * (now < knee ? now : knee);
             now = weft__hill_climb_next(&probe, done, true, now, 100);
             CHECK(now >= 1 && now <= 100);
-            if (i > 100) { /* it stays about there */
+            if (i > 100) { /* the size stays near this */
                 CHECK(now + 1 + knee / 8 >= knee);
-                CHECK(now <= knee + knee / 2 + 2); /* two quarters, if the first brought a little */
+                CHECK(now <= knee + knee / 2 + 2); /* two quarters, if the first one helped */
             }
         }
-        for (int i = 0; i < 100; i++) { /* nothing waits: down to one */
+        for (int i = 0; i < 100; i++) { /* nothing is queued: the pool shrinks to one worker */
             now = weft__hill_climb_next(&probe, done, false, now, 100);
         }
         CHECK_EQ(now, 1);
@@ -415,7 +415,7 @@ TEST(hill_climb_finds_useful_worker_count)
     CHECK_EQ(weft__hill_climb_next(&probe, 100, true, 1, 1), 1);
 }
 
-/* Waits a moment, as one for a disk: more workers do more. */
+/* Sleeps briefly, like a disk access: more workers give more throughput. */
 static int nap(const weft_buf *input, weft_buf **output, void *arg)
 {
     (void)input, (void)output, (void)arg;
@@ -450,7 +450,7 @@ TEST(adaptive_funcpool_grows_while_useful_and_shrinks_when_idle)
     for (int i = 0; i < 32; i++) {
         CHECK_EQ(weft_pool_submit(pool, call_and_call, functions), 0);
     }
-    while (stats_of(functions).workers < 4) { /* one alone does not do it */
+    while (stats_of(functions).workers < 4) { /* one worker alone is not enough */
         weft_sleep(MS);
     }
     atomic_store(&enough, true);
@@ -532,7 +532,7 @@ TEST(actor_exit_abandons_its_funcpool_calls)
     await_inside(1);
     await_waiting(shared, 9);
     CHECK_EQ(weft_actor_kill(pid), 0);
-    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* with the fibers that waited for it */
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* and the fibers that waited for it */
     weft_host_destroy(host);
     CHECK_EQ(stats_of(shared).abandoned, 10);
     weft_event_set(&go);

@@ -1,5 +1,5 @@
-/* How long workers of a function pool stay without work, by a clock that only the test moves: on
- * this thread, by polls. */
+/* How long idle workers of a function pool stay. The clock is moved only by the test, and the pool
+ * is polled on this thread. */
 #include <errno.h>
 
 #include <weft/weft.h>
@@ -69,7 +69,7 @@ TEST(lazy_funcpool_worker_exits_after_30_idle_seconds)
     CHECK_EQ(weft_pool_submit(pool, call, NULL), 0);
     CHECK_EQ(workers_at(now), 1);
     CHECK_EQ(workers_at(now + 30 * SECOND - 1), 1);
-    CHECK_EQ(weft_pool_submit(pool, call, NULL), 0); /* and again from then on */
+    CHECK_EQ(weft_pool_submit(pool, call, NULL), 0); /* and again from this moment */
     CHECK_EQ(workers_at(now + 30 * SECOND - 1), 1);
     CHECK_EQ(workers_at(now + 60 * SECOND - 2), 1);
     CHECK_EQ(workers_at(now + 60 * SECOND + TICK), 0);

@@ -20,7 +20,7 @@ static int on_start(weft_host *host, weft_pid pid, const struct weft_actor_kind 
     struct weft_actor_info info;
     CHECK(!weft_pid_is_none(pid));
     CHECK(kind->step != NULL);
-    CHECK_EQ(weft_actor_info(pid, &info), -ESRCH); /* nobody can know it */
+    CHECK_EQ(weft_actor_info(pid, &info), -ESRCH); /* the PID is not published yet */
     note("+", arg);
     return *(const char *)arg == '3' ? veto : 0;
 }
@@ -60,7 +60,7 @@ TEST(host_hooks_run_start_in_order_and_end_in_reverse)
     seen[0] = 0;
     puppet_do(&a, finishes, NULL);
     puppet_await_end(a.pid);
-    CHECK_STR(seen, "-4-3-2-1"); /* before anybody else */
+    CHECK_STR(seen, "-4-3-2-1"); /* before any other hook */
     seen[0] = 0;
     puppet_start(host, &a);
     puppet_do(&a, fails, NULL);
@@ -80,7 +80,7 @@ TEST(host_hook_veto_fails_spawn_and_undoes_all_effects)
         .input = input, .name = "a", .topic = "x", .message = weft_buf_copy("x", 1)};
     CHECK_EQ(weft_actor_spawn_with(host, &pid, &puppet_kind, &opts), -EPERM);
     CHECK_STR(seen, "+1+2+3!2!1");
-    CHECK_EQ(a.closed, 1); /* init's other half, once */
+    CHECK_EQ(a.closed, 1); /* the counterpart of init, once */
     CHECK_EQ(a.count, 0);
     CHECK(weft_pid_is_none(pid));
     CHECK_EQ(weft_actor_whereis(host, "a", &found), -ENOENT);
@@ -181,6 +181,6 @@ TEST(queued_messages_at_exit_become_dead_letters)
     CHECK_EQ(last.tag, 4);
     CHECK(weft_pid_equal(last.to, a.pid) && weft_pid_equal(last.from, a.pid));
     weft_host_destroy(host);
-    CHECK_EQ(weft_actor_send(a.pid, "later", 0, NULL), -ESRCH); /* nobody is asked any more */
+    CHECK_EQ(weft_actor_send(a.pid, "later", 0, NULL), -ESRCH); /* the handler is gone */
     CHECK_EQ(dead, 5);
 }

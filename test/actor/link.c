@@ -42,7 +42,7 @@ TEST(trapping_actor_gets_exit_event_with_reason)
     struct seen s = puppet_await(&a, 1);
     CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
     CHECK_EQ(s.error, -EIO);
-    CHECK_EQ(s.tag, 1); /* it has ended */
+    CHECK_EQ(s.tag, 1); /* the actor has ended */
     CHECK(weft_pid_equal(s.from, gone));
     CHECK_STR(s.text, "disk on fire");
     puppet_settle(&a);
@@ -62,7 +62,7 @@ TEST(normal_exit_is_delivered_to_trapping_links_only)
     CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
     CHECK_EQ(s.error, 0);
     puppet_settle(&a);
-    puppet_settle(&a); /* it lives, and saw nothing */
+    puppet_settle(&a); /* still alive, saw nothing */
     CHECK_EQ(puppet_count(&a), 0);
     puppet_host_end(host);
 }
@@ -86,7 +86,7 @@ TEST(unlink_from_either_side_stops_exit_propagation)
     weft_host *host = pair();
     puppet_trap(&a);
     CHECK_EQ(puppet_do(&b, unlinks, &a.pid), 0);
-    CHECK_EQ(puppet_do(&b, unlinks, &a.pid), 0); /* there is none: fine */
+    CHECK_EQ(puppet_do(&b, unlinks, &a.pid), 0); /* no such link: not an error */
     puppet_do(&b, fails, NULL);
     puppet_await_end(b.pid);
     puppet_settle(&a);
@@ -94,7 +94,7 @@ TEST(unlink_from_either_side_stops_exit_propagation)
     puppet_host_end(host);
 }
 
-/* The end of b is on its way when a unlinks, in the very step that has b end. */
+/* The exit of b is in flight when a unlinks, in the very step that makes b end. */
 static int unlinks_too_late(weft_actor *self, weft_out *out, void *arg)
 {
     (void)out, (void)arg;
@@ -114,8 +114,8 @@ TEST(unlink_discards_exit_event_in_flight)
     puppet_host_end(host);
 }
 
-/* One that has got the place of another, which has ended: its link is its own, and news of the
- * other's end are the other's. */
+/* An actor in a slot whose previous actor has ended: its link is its own, and the exit signal of
+ * the previous actor does not concern it. */
 static weft_event never;
 
 static int wait_for_never(weft_actor *self, weft_buf **result)
@@ -184,11 +184,11 @@ TEST(exit_signal_to_remote_pid_returns_eremote)
     far.node = 9;
     CHECK_EQ(weft_actor_exit(far, -EIO, weft_buf_copy("x", 1)), -EREMOTE);
     CHECK_EQ(weft_actor_exit(far, 1, weft_buf_copy("x", 1)), -EINVAL);
-    puppet_settle(&a); /* it lives */
+    puppet_settle(&a); /* still alive */
     puppet_host_end(host);
 }
 
-/* --- a chain, a star -------------------------------------------------------------------------- */
+/* --- chains and stars ------------------------------------------------------------------------- */
 
 enum { MANY = 200 };
 static struct puppet many[MANY];
@@ -202,11 +202,11 @@ TEST(exit_propagates_along_chain_until_trap)
             CHECK_EQ(puppet_do(&many[i], links, &many[i - 1].pid), 0);
         }
     }
-    puppet_trap(&many[MANY / 2]); /* here it stops, from both sides */
+    puppet_trap(&many[MANY / 2]); /* propagation stops here, from both sides */
     puppet_exit(&many[0], "first");
     struct seen s = puppet_await(&many[MANY / 2], 1);
     CHECK_EQ(s.error, -EIO);
-    CHECK_STR(s.text, "first"); /* the reason goes along */
+    CHECK_STR(s.text, "first"); /* the reason is propagated */
     CHECK(weft_pid_equal(s.from, many[MANY / 2 - 1].pid));
     puppet_exit(&many[MANY - 1], "last");
     CHECK_STR(puppet_await(&many[MANY / 2], 2).text, "last");
@@ -229,7 +229,7 @@ TEST(simultaneous_exits_deliver_one_event_each)
         }
     }
     for (int i = 0; i < 60; i++) {
-        weft_actor_kill(many[i].pid); /* some have been ended by a neighbour */
+        weft_actor_kill(many[i].pid); /* some were already ended by a neighbour */
     }
     puppet_await(&a, 60);
     puppet_settle(&a);
@@ -261,7 +261,7 @@ TEST(link_works_across_hosts)
 
 TEST(exit_signal_ends_actor_with_reason_or_is_trapped)
 {
-    weft_host *host = pair(); /* b hears by its link why a ended */
+    weft_host *host = pair(); /* b learns through its link why a ended */
     puppet_trap(&b);
     CHECK_EQ(weft_actor_exit(a.pid, 0, NULL), 0); /* nothing */
     puppet_settle(&a);

@@ -7,8 +7,7 @@
 
 #include "check.h"
 
-/* One that blocks until it is let go, by the completion of its one command, then notes every
- * message. */
+/* Blocks until the completion of its one command releases it, then records every message. */
 enum { HOLD = 256 };
 
 static weft_event held;
@@ -62,7 +61,7 @@ static const struct weft_actor_kind waiting = {.name = "waiting",
 
 static weft_host *host;
 
-/* An actor of this kind, which has asked for HOLD. */
+/* Spawns such an actor; returns when it has issued HOLD. */
 static weft_pid begin_in(enum weft_actor_state state, const struct weft_actor_kind *kind,
                          const struct weft_host_opts *opts)
 {
@@ -172,7 +171,7 @@ static void *flood(void *arg)
     return NULL;
 }
 
-/* Order of each sender is checked; what it has seen is counted. */
+/* Checks the order of messages from each sender, and counts them. */
 static atomic_uint_fast64_t taken;
 
 static int take(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -234,7 +233,7 @@ TEST(thread_send_to_full_mailbox_fails_or_waits_for_deadline)
     }
     CHECK_EQ(weft_actor_send(pid, "n", 4, NULL), -ENOBUFS);
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, weft_buf_copy("x", 1), 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_call(pid, "n", NULL, NULL, INT64_MIN), -ETIMEDOUT); /* as any past one */
+    CHECK_EQ(weft_actor_call(pid, "n", NULL, NULL, INT64_MIN), -ETIMEDOUT); /* as any ended actor */
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, weft_after(2000000)), -ETIMEDOUT);
     let_go(pid);
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, WEFT_FOREVER), 0);
@@ -245,7 +244,7 @@ TEST(thread_send_to_full_mailbox_fails_or_waits_for_deadline)
     end();
 }
 
-/* Fibers that send more than there is room for. */
+/* Fibers that send more than the mailbox has capacity for. */
 static weft_waitgroup senders;
 static atomic_int begun;
 
@@ -378,7 +377,7 @@ TEST(step_gets_at_most_batch_events)
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.turn_ns = -1}), -EINVAL);
 }
 
-/* Keeps the only worker in its step. */
+/* Keeps the only worker busy in its step. */
 static atomic_int keeps, release_worker;
 
 static int keep_worker(weft_actor *self, const struct weft_actor_event *events, size_t n,
@@ -440,11 +439,11 @@ TEST(system_events_precede_messages_and_ignore_capacity)
     end();
 }
 
-/* --- turns -------------------------------------------------------------------------------- */
+/* --- time slices -------------------------------------------------------------------------- */
 
 static atomic_uint_fast64_t steps_of_busy;
 
-/* Goes on for ever by itself. */
+/* Runs for ever without input. */
 static int go_on(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self;
@@ -458,7 +457,7 @@ static int go_on(weft_actor *self, const struct weft_actor_event *events, size_t
     return 0;
 }
 
-/* Sends itself two messages for each one, while its mailbox takes them: it always has some. */
+/* Sends itself two messages for each one while its mailbox accepts them, so it always has some. */
 static int feed_itself(weft_actor *self, const struct weft_actor_event *events, size_t n,
                        weft_out *out)
 {
@@ -516,14 +515,14 @@ TEST(endlessly_continuing_actor_starves_no_other)
 TEST(self_sending_actor_starves_no_other)
 {
     beside_busy(feed_itself, &(struct weft_host_opts){.workers = 1});
-    /* By events alone, and by time alone. */
+    /* Limited by events alone, and by time alone. */
     beside_busy(feed_itself,
                 &(struct weft_host_opts){.workers = 1, .turn_events = 10, .turn_ns = WEFT_FOREVER});
     beside_busy(feed_itself, &(struct weft_host_opts){
                                  .workers = 1, .turn_events = UINT32_MAX, .turn_ns = 50000});
 }
 
-/* A turn is so many steps: the other one looks how many there were. */
+/* A slice is a number of steps: the other actor counts them. */
 static uint64_t steps_before, most_between;
 
 static int watch_busy(weft_actor *self, const struct weft_actor_event *events, size_t n,
@@ -563,7 +562,7 @@ TEST(actor_turn_ends_at_event_limit)
         weft_sleep(100000);
     }
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
-    /* 4 steps of 2 events; ticks may let one be passed over. */
+    /* 4 steps of 2 events; because of ticks one may be skipped. */
     CHECK(most_between >= 4);
     CHECK(most_between <= 3 * 4 + 4);
     weft_host_destroy(host);

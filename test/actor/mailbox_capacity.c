@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Steps that wait for room in a mailbox: weft_out_send, weft_out_send_until. */
+/* Steps that wait for mailbox capacity: weft_out_send, weft_out_send_until. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -7,7 +7,7 @@
 
 #define MS ((int64_t)1000000)
 
-/* --- who is sent to: blocked until it is let go, by the completion of its one command --------- */
+/* --- the receiver: blocked until the completion of its one command releases it ---------------- */
 
 enum { HOLD = 256, SENDERS = 60, EACH = 150, MOST = SENDERS * EACH };
 
@@ -16,8 +16,8 @@ static weft_event held;
 static weft_pid target;
 static atomic_int noted;
 static uint64_t notes[MOST];
-static weft_pid victim;  /* it kills this one in its first step with messages */
-static bool holds_again; /* after each step with messages */
+static weft_pid victim;  /* killed by the receiver's first step that has messages */
+static bool holds_again; /* blocks again after each step with messages */
 
 static int hold(const struct weft_command *command, void *arg)
 {
@@ -115,7 +115,7 @@ static void await_hold(void)
     } while (info.state != WEFT_ACTOR_BLOCKED);
 }
 
-/* One of this kind, which holds, with this many messages. */
+/* Spawns a blocked receiver with this mailbox capacity. */
 static void begin(const struct weft_actor_kind *kind, unsigned workers, uint64_t fill)
 {
     weft_event_init(&held, NULL);
@@ -165,7 +165,7 @@ static void end(void)
     weft_event_deinit(&held);
 }
 
-/* --- who sends -------------------------------------------------------------------------------- */
+/* --- the senders ------------------------------------------------------------------------------ */
 
 static int puppet_send(weft_actor *self, weft_out *out, void *arg)
 {
@@ -205,7 +205,7 @@ static int puppet_send_and_end(weft_actor *self, weft_out *out, void *arg)
 static void send_by(struct puppet *p, puppet_fn fn, uint64_t tag)
 {
     CHECK_EQ(puppet_do(p, fn, &tag), 0);
-    puppet_settle(p); /* the step is over */
+    puppet_settle(p); /* the step has returned */
 }
 
 static void check_complete(struct puppet *p, int at, uint64_t tag, int error)
@@ -222,7 +222,7 @@ TEST(waiting_send_completes_when_capacity_frees)
     begin(&waiting, 1, 4);
     puppet_start(host, &a);
     send_by(&a, puppet_send, 4);
-    CHECK_EQ(puppet_count(&a), 0); /* and it goes on meanwhile */
+    CHECK_EQ(puppet_count(&a), 0); /* and it keeps running meanwhile */
     CHECK_EQ(waiting_messages(), 4);
     let_go();
     check_complete(&a, 1, 4, 0);
@@ -231,7 +231,7 @@ TEST(waiting_send_completes_when_capacity_frees)
     for (uint64_t i = 0; i < 5; i++) {
         CHECK_EQ(notes[i], i);
     }
-    send_by(&a, puppet_send, 5); /* there is room */
+    send_by(&a, puppet_send, 5); /* there is capacity */
     check_complete(&a, 2, 5, 0);
     CHECK(weft_pid_equal(puppet_await(&a, 2).from, target));
     await_notes(6);
@@ -292,8 +292,7 @@ TEST(oldest_waiter_step_or_fiber_is_admitted_first)
     check_complete(&b, 1, 6, 0);
     await_notes(7);
     CHECK_EQ(notes[4], 4);
-    CHECK_EQ(notes[5] + notes[6],
-             11); /* the fiber has its place before b, and uses it when it runs */
+    CHECK_EQ(notes[5] + notes[6], 11); /* the fiber is admitted before b, and sends when it runs */
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
     end();
@@ -310,7 +309,7 @@ TEST(waiting_send_fails_with_esrch_when_target_exits)
     check_complete(&a, 1, 4, -ESRCH);
     check_complete(&a, 2, 5, -ESRCH);
     puppet_await_end(target);
-    CHECK_EQ(dead_letters(), 6); /* with the four that were there */
+    CHECK_EQ(dead_letters(), 6); /* with the four messages that were already queued */
     send_by(&a, puppet_send, 6);
     check_complete(&a, 3, 6, -ESRCH);
     CHECK_EQ(dead_letters(), 7);
@@ -337,7 +336,7 @@ TEST(sender_exit_drops_its_waiting_sends)
     check_complete(&c, 1, 6, 0);
     await_notes(5);
     CHECK_EQ(notes[4], 6);
-    CHECK_EQ(puppet_do(&c, puppet_send_now, &tag), 0); /* nobody waits any more */
+    CHECK_EQ(puppet_do(&c, puppet_send_now, &tag), 0); /* no sender waits any more */
     await_notes(6);
     end();
 }
@@ -348,7 +347,7 @@ TEST(waiting_send_with_deadline_returns_etimedout)
     begin(&refusing, 1, 4);
     puppet_start(host, &a);
     send_by(&a, puppet_send, 3);
-    check_complete(&a, 1, 3, -ENOBUFS); /* it says so */
+    check_complete(&a, 1, 3, -ENOBUFS); /* its log says so */
     send_by(&a, puppet_send_soon, 4);
     check_complete(&a, 2, 4, -ETIMEDOUT);
     send_by(&a, puppet_send_patiently, 5);
@@ -365,7 +364,7 @@ TEST(waiting_send_with_deadline_returns_etimedout)
     end();
 }
 
-/* Half of it is never empty: it takes one message, and blocks again. */
+/* The mailbox is never half empty: the receiver handles one message, and blocks again. */
 TEST(blocked_actor_grants_available_capacity)
 {
     struct puppet a, b;
@@ -388,7 +387,8 @@ TEST(blocked_actor_grants_available_capacity)
     end();
 }
 
-/* It takes two and blocks: the second has its place when the first has used its pass, or not. */
+/* The receiver handles two and blocks. The second sender is admitted after the first has used its
+ * credit, or before. */
 TEST(admitted_sender_passes_remaining_capacity_to_next)
 {
     struct puppet p[3];
@@ -471,7 +471,7 @@ TEST(upgraded_sender_gets_completion_of_waiting_send)
     end();
 }
 
-/* It is let in, and killed before it hears of it: the room goes to the next. */
+/* A sender is admitted, and killed before it learns of it: the next sender gets the capacity. */
 TEST(killed_sender_with_credit_passes_capacity_on)
 {
     struct puppet a, b;
@@ -508,9 +508,9 @@ TEST(host_stops_while_its_actors_wait_on_other_host)
     end();
 }
 
-/* --- passes ----------------------------------------------------------------------------------- */
+/* --- send credits ----------------------------------------------------------------------------- */
 
-/* Waits for its first message, then sends two more, whoever waits. */
+/* Waits for its first message, then sends two more, even if others wait. */
 static int answers[8][2];
 static atomic_int born;
 
@@ -551,7 +551,7 @@ TEST(sender_with_credit_sends_again_while_others_wait)
     while (atomic_load(&born) < 16) {
         weft_sleep(100000);
     }
-    CHECK_EQ(answers[0][0], 0); /* there were seven who waited, and there was room */
+    CHECK_EQ(answers[0][0], 0); /* seven senders waited, and there was capacity */
     CHECK_EQ(answers[0][1], 0);
     puppet_settle(&a);
     int sent = 12;
@@ -565,12 +565,12 @@ TEST(sender_with_credit_sends_again_while_others_wait)
 
 /* --- many ------------------------------------------------------------------------------------- */
 
-/* Sends what it can, and what it cannot by a command; sometimes several at once. */
+/* Sends directly where it can, otherwise with a command; sometimes several at once. */
 static int pour(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     uint64_t *state = weft_actor_state(self);
     for (size_t i = 0; i < n; i++) {
-        if (events[i].kind == WEFT_EVENT_COMPLETE) { /* else all have come, and the host stops */
+        if (events[i].kind == WEFT_EVENT_COMPLETE) { /* otherwise all have arrived */
             CHECK_EQ(events[i].error, 0);
             state[2]--;
         }

@@ -1,4 +1,4 @@
-/* Many actors at once: how they share workers, how they end, how many there may be. */
+/* Many actors at once: how they share workers, how they end, and how many there may be. */
 #include <stdatomic.h>
 
 #include "actor/puppet.h"
@@ -23,7 +23,7 @@ static weft_pid spawn(weft_host *host, const struct weft_actor_kind *kind)
 
 static atomic_int inside, met;
 
-/* Does not return before four of them are in their steps. */
+/* Returns only when four such actors are in their steps. */
 static int meet(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self, (void)events, (void)n;
@@ -56,7 +56,7 @@ static int come(weft_actor *self, const struct weft_actor_event *events, size_t 
 {
     (void)self, (void)events;
     weft_out_idle(out);
-    for (size_t i = 0; i < n; i++) { /* a message, or the stop's cancel */
+    for (size_t i = 0; i < n; i++) { /* a message, or the cancel of the stop */
         atomic_fetch_add(&met, events[i].kind == WEFT_EVENT_MESSAGE);
         weft_out_done(out, NULL);
     }
@@ -67,7 +67,7 @@ enum { BEHIND = 20 };
 static const struct weft_actor_kind comes = {.name = "comes", .step = come};
 static weft_pid idle_ones[BEHIND];
 
-/* Starts some, wakes others, and holds its worker until all have run. */
+/* Spawns some actors, wakes others, and occupies its worker until all have run. */
 static int hold(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)events, (void)n;
@@ -91,7 +91,7 @@ TEST(actors_queued_after_long_step_run_on_other_worker)
     for (int i = 0; i < BEHIND; i++) {
         struct weft_actor_info info;
         idle_ones[i] = spawn(host, &comes);
-        do { /* it belongs to a worker by now, if ever it does */
+        do { /* by now the actor is bound to a worker, if it ever is */
             CHECK_EQ(weft_actor_info(idle_ones[i], &info), 0);
         } while (info.state != WEFT_ACTOR_IDLE);
     }
@@ -235,7 +235,7 @@ TEST(concurrent_spawns_respect_exact_actor_limit)
     puppet_host_end(limited);
 }
 
-/* --- messages to one that falls idle ---------------------------------------------------------- */
+/* --- messages to an actor that becomes idle --------------------------------------------------- */
 
 static atomic_long counted;
 
@@ -258,7 +258,7 @@ static void *send_one_by_one(void *arg)
     for (int i = 0; i < 500; i++) {
         long before = atomic_load(&counted);
         CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", 0, NULL), 0);
-        while (atomic_load(&counted) == before) { /* just as it goes to sleep comes the next */
+        while (atomic_load(&counted) == before) { /* the next comes as it becomes idle */
             sched_yield();
         }
     }
@@ -407,7 +407,7 @@ TEST(state_is_closed_once_on_every_exit_path)
     do {
         sched_yield();
         weft_host_stats(host, &stats);
-    } while (stats.live > EACH); /* those that the stop ends */
+    } while (stats.live > EACH); /* actors that the stop ends */
     CHECK_EQ(forced_stop(host, NULL, 0), EACH);
     for (int how = 0; how < HOWS; how++) {
         CHECK_EQ(atomic_load(&closed[how]), atomic_load(&opened[how]));
@@ -474,7 +474,7 @@ TEST(kill_ends_running_idle_or_blocked_actor)
     atomic_store(&may_go, 0);
     atomic_store(&steps, 0);
     kill_one(linger, WEFT_ACTOR_RUNNING);
-    CHECK_EQ(atomic_load(&steps), 1); /* it was not interrupted, and there was no other */
+    CHECK_EQ(atomic_load(&steps), 1); /* it was not interrupted, and there was no other actor */
     kill_one(idle, WEFT_ACTOR_IDLE);
     kill_one(wait_long, WEFT_ACTOR_BLOCKED);
     CHECK_EQ(weft_actor_kill((weft_pid){.id = 0}), -ESRCH);

@@ -41,7 +41,7 @@ TEST(monitor_fires_on_normal_exit_and_is_one_way)
     puppet_start(host, &c);
     watch.pid = c.pid;
     puppet_do(&a, monitors, &watch);
-    puppet_do(&a, fails, NULL); /* the watcher ends: nobody is told */
+    puppet_do(&a, fails, NULL); /* the monitoring actor ends: no notification */
     puppet_await_end(a.pid);
     puppet_settle(&c);
     CHECK_EQ(puppet_count(&c), 0);
@@ -62,8 +62,7 @@ TEST(monitor_of_dead_actor_fires_immediately)
     CHECK_EQ(s.error, -ESRCH);
     CHECK_EQ(s.tag, watch.ref);
     CHECK(weft_pid_equal(s.from, b.pid));
-    watch.pid =
-        (weft_pid){.id = (uint64_t)9 << 32 | (uint32_t)a.pid.id}; /* its own slot, another time */
+    watch.pid = (weft_pid){.id = (uint64_t)9 << 32 | (uint32_t)a.pid.id}; /* its own slot, reused */
     CHECK_EQ(puppet_do(&a, monitors, &watch), 0);
     CHECK_EQ(puppet_await(&a, 2).error, -ESRCH);
     watch.pid = a.pid;
@@ -83,10 +82,10 @@ TEST(demonitored_monitor_does_not_fire)
     puppet_do(&a, monitors, &two);
     CHECK_EQ(puppet_do(&a, demonitors, &one), 0);
     CHECK_EQ(puppet_do(&a, demonitors, &one), -ENOENT);
-    CHECK_EQ(puppet_do(&b, demonitors, &two), -ENOENT); /* it is not b's */
+    CHECK_EQ(puppet_do(&b, demonitors, &two), -ENOENT); /* not b's notification */
     puppet_do(&b, finishes, NULL);
     CHECK_EQ(puppet_await(&a, 1).tag, two.ref);
-    CHECK_EQ(puppet_do(&a, demonitors, &two), -ENOENT); /* it was told */
+    CHECK_EQ(puppet_do(&a, demonitors, &two), -ENOENT); /* the notification arrived */
     CHECK_EQ(puppet_count(&a), 1);
     puppet_host_end(host);
 }
@@ -125,7 +124,7 @@ TEST(demonitor_discards_down_event_in_flight)
     puppet_do(&a, monitors, &two);
     the_host = host;
     CHECK_EQ(puppet_do(&a, takes_back_late, &one), 0);
-    CHECK_EQ(puppet_await(&a, 1).tag, two.ref); /* the other comes */
+    CHECK_EQ(puppet_await(&a, 1).tag, two.ref); /* the other notification arrives */
     puppet_settle(&a);
     CHECK_EQ(puppet_count(&a), 1);
     puppet_host_end(host);
@@ -150,7 +149,7 @@ TEST(monitor_fires_on_kill_and_forced_stop)
     puppet_host_end(host);
 }
 
-/* Watches b so many times, and says how often it was told before it was asked. */
+/* Monitors b this many times, and reports how many notifications came before the query. */
 enum { WATCHES = 2000 };
 
 static int count_downs(weft_actor *self, const struct weft_actor_event *events, size_t n,
@@ -188,14 +187,14 @@ TEST(join_returns_after_all_monitors_fired)
         CHECK_EQ(weft_actor_kill(b.pid), 0);
         while (weft_actor_info(b.pid, &info) == 0) {
         }
-        int err = weft_actor_join(b.pid, NULL, WEFT_FOREVER); /* it is ending, or has */
+        int err = weft_actor_join(b.pid, NULL, WEFT_FOREVER); /* it is ending, or has ended */
         CHECK(err == -ECANCELED || err == -ESRCH);
         CHECK_EQ(weft_actor_call(pid, "how many", NULL, NULL, WEFT_FOREVER), -WATCHES);
     }
     puppet_host_end(host);
 }
 
-/* Every request for memory fails from now on, and b ends. */
+/* Every allocation fails from now on, and b ends. */
 static int ends_in_want(weft_actor *self, weft_out *out, void *arg)
 {
     (void)self, (void)arg;
@@ -248,7 +247,7 @@ TEST(monitor_or_link_without_memory_leaves_no_relation)
     puppet_start(host, &b);
     struct watch watch = {.pid = b.pid};
     puppet_do(&a, monitors_in_want,
-              &watch); /* the worker may have had blocks left: any number may fail */
+              &watch); /* the worker may have had cached blocks: any number of them may fail */
     puppet_do(&b, fails, NULL);
     puppet_await_end(b.pid);
     puppet_settle(&a);

@@ -17,7 +17,7 @@ TEST(registered_name_resolves_to_one_actor_per_host)
     CHECK(weft_pid_equal(pid, a.pid));
     CHECK_EQ(weft_actor_name(a.pid, text, sizeof text), 2);
     CHECK_STR(text, "db");
-    CHECK_EQ(weft_actor_whereis(other, "db", &pid), -ENOENT); /* each host has its own */
+    CHECK_EQ(weft_actor_whereis(other, "db", &pid), -ENOENT); /* each host has its own names */
     CHECK_EQ(weft_actor_register(other, "db", a.pid), -EINVAL);
     puppet_host_end(other);
     puppet_host_end(host);
@@ -51,7 +51,7 @@ TEST(register_of_taken_name_returns_eexist_until_released)
     CHECK_EQ(weft_actor_register(host, "db", a.pid), 0);
     CHECK_EQ(weft_actor_register(host, "db", b.pid), -EEXIST);
     CHECK_EQ(weft_actor_register(host, "db", a.pid), -EEXIST);
-    CHECK_EQ(weft_actor_register(host, "cache", a.pid), 0); /* a second one of its own */
+    CHECK_EQ(weft_actor_register(host, "cache", a.pid), 0); /* a second name for the same actor */
     CHECK_EQ(weft_actor_unregister(host, "db"), 0);
     CHECK_EQ(weft_actor_unregister(host, "db"), -ENOENT);
     CHECK_EQ(weft_actor_register(host, "db", b.pid), 0);
@@ -98,7 +98,7 @@ TEST(name_of_any_length_resolves)
     CHECK_EQ(weft_actor_name(a.pid, back, sizeof back), (int)strlen(text));
     CHECK_STR(back, text);
     text[sizeof text - 2] = 'y';
-    CHECK_EQ(weft_actor_register(host, text, b.pid), 0); /* another one */
+    CHECK_EQ(weft_actor_register(host, text, b.pid), 0); /* another actor */
     weft_pid found;
     CHECK_EQ(weft_actor_whereis(host, text, &found), 0);
     CHECK(weft_pid_equal(found, b.pid));

@@ -1,5 +1,5 @@
-/* Two programs that are two nodes: this one, and itself once more, with a Unix socket between
- * them. */
+/* Two processes as two nodes: this program and a second instance of it, connected by a Unix
+ * socket. */
 /* not under: qemu */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 /* --- a transport ---------------------------------------------------------------------------- */
 
-/* A frame: its length, this, the topic with its zero (or nothing), the bytes. Both ends are the
- * same program. */
+/* A frame: its length, this header, the topic with its terminating zero (or nothing), the bytes.
+ * Both ends are the same program, so no byte order conversion is needed. */
 struct head {
     uint32_t kind, trace, topic_bytes, has_buf;
     int32_t error;
@@ -31,19 +31,19 @@ struct wire {
     weft_fiber reader, writer;
 };
 
-static int send_frame(struct weft_receiver *self, const struct weft_remote_message *parcel)
+static int send_frame(struct weft_receiver *self, const struct weft_remote_message *message)
 {
     struct wire *wire = (struct wire *)(void *)self;
-    size_t topic = parcel->topic ? strlen(parcel->topic) + 1 : 0;
-    size_t bytes = parcel->buf ? parcel->buf->len : 0;
-    struct head head = {.kind = (uint32_t)parcel->kind,
-                        .trace = parcel->trace,
+    size_t topic = message->topic ? strlen(message->topic) + 1 : 0;
+    size_t bytes = message->buf ? message->buf->len : 0;
+    struct head head = {.kind = (uint32_t)message->kind,
+                        .trace = message->trace,
                         .topic_bytes = (uint32_t)topic,
-                        .has_buf = parcel->buf != NULL,
-                        .error = parcel->error,
-                        .from = parcel->from,
-                        .to = parcel->to,
-                        .tag = parcel->tag};
+                        .has_buf = message->buf != NULL,
+                        .error = message->error,
+                        .from = message->from,
+                        .to = message->to,
+                        .tag = message->tag};
     weft_length_prefix length;
     unsigned char prefix[8];
     CHECK_EQ(weft_length_prefix_init(&length, NULL), 0);
@@ -53,12 +53,12 @@ static int send_frame(struct weft_receiver *self, const struct weft_remote_messa
     memcpy(weft_buf_put(frame, (size_t)n), prefix, (size_t)n);
     memcpy(weft_buf_put(frame, sizeof head), &head, sizeof head);
     if (topic) {
-        memcpy(weft_buf_put(frame, topic), parcel->topic, topic);
+        memcpy(weft_buf_put(frame, topic), message->topic, topic);
     }
     if (bytes) {
-        memcpy(weft_buf_put(frame, bytes), parcel->buf->data, bytes);
+        memcpy(weft_buf_put(frame, bytes), message->buf->data, bytes);
     }
-    weft_buf_free(parcel->buf);
+    weft_buf_free(message->buf);
     int err = weft_outbox_post(&wire->outbox, frame);
     if (err) {
         weft_buf_free(frame);
@@ -72,7 +72,7 @@ static void take_frame(const struct weft_framed *frame)
     CHECK(frame->len >= sizeof head);
     memcpy(&head, frame->bytes, sizeof head);
     const unsigned char *topic = frame->bytes + sizeof head, *bytes = topic + head.topic_bytes;
-    struct weft_remote_message parcel = {
+    struct weft_remote_message message = {
         .kind = (enum weft_actor_event_kind)head.kind,
         .error = head.error,
         .trace = head.trace,
@@ -82,9 +82,9 @@ static void take_frame(const struct weft_framed *frame)
         .topic = head.topic_bytes ? (const char *)topic : NULL,
     };
     if (head.has_buf) {
-        parcel.buf = weft_buf_copy(bytes, frame->len - sizeof head - head.topic_bytes);
+        message.buf = weft_buf_copy(bytes, frame->len - sizeof head - head.topic_bytes);
     }
-    weft_remote_message_deliver(&parcel); /* an error is counted, and nobody's to hear of */
+    weft_remote_message_deliver(&message); /* an error is counted; no sender can be notified */
 }
 
 static void *read_frames(void *arg)
@@ -100,7 +100,7 @@ static void *read_frames(void *arg)
     for (;;) {
         ssize_t have = weft_reader_peek(&reader, want, &bytes, WEFT_FOREVER);
         if (have < (ssize_t)want) {
-            break; /* the end, or the other one is no more */
+            break; /* end of stream, or the peer is gone */
         }
         ssize_t used = weft_length_prefix_next(&length, bytes, (size_t)have, &frame);
         CHECK(used >= 0);
@@ -119,7 +119,7 @@ static void *read_frames(void *arg)
 static void *write_frames(void *arg)
 {
     struct wire *wire = arg;
-    weft_outbox_run(&wire->outbox, WEFT_FOREVER); /* until closed, or the other one is no more */
+    weft_outbox_run(&wire->outbox, WEFT_FOREVER); /* until closed, or the peer is gone */
     weft_shutdown(wire->fd, SHUT_WR);
     return NULL;
 }
@@ -135,7 +135,7 @@ static void open_wire(struct wire *wire, uint32_t peer, int fd)
     CHECK_EQ(weft_pool_spawn(wire->pool, &wire->writer, write_frames, wire, NULL), 0);
 }
 
-/* When the other one has closed its end. */
+/* Called when the peer has closed its end. */
 static void close_wire(struct wire *wire)
 {
     CHECK_EQ(weft_join(wire->reader, NULL, WEFT_FOREVER), 0);
@@ -167,12 +167,12 @@ static int echo(weft_actor *self, weft_buf **result)
     return 0;
 }
 
-/* Waits for the end of the other, counts what came for it too late. */
+/* Waits for the end of the remote actor, then counts the messages that arrived too late for it. */
 static int keep_books(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     struct weft_node_stats stats;
-    weft_pid *pids = weft_actor_state(self); /* home, the other */
+    weft_pid *pids = weft_actor_state(self); /* home, remote */
     (void)result;
     CHECK_EQ(weft_actor_send(pids[0], "books", 0, NULL), 0);
     while (weft_receive(&event, WEFT_FOREVER) == 0) {
@@ -198,7 +198,7 @@ static int know(weft_actor *self, const char *method, const weft_buf *input)
     return 0;
 }
 
-/* Started by the next test, in a program of its own. */
+/* Started by the next test, in a separate process. */
 TEST(peer_node_process)
 {
     static const struct weft_actor_kind echoer = {
@@ -227,7 +227,7 @@ TEST(peer_node_process)
     CHECK(err == 0 || err == -ESRCH);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     weft_host_destroy(host);
-    weft_outbox_close(&wire.outbox); /* the other one closes when it has seen that */
+    weft_outbox_close(&wire.outbox); /* the peer closes when it has seen that */
     close_wire(&wire);
 }
 
@@ -265,7 +265,7 @@ static int play(weft_actor *self, weft_buf **result)
         CHECK_EQ(memcmp(event->buf->data, &i, sizeof i), 0);
         CHECK(weft_pid_equal(event->from, far));
     }
-    CHECK_EQ(event->trace, atomic_load(&last_trace)); /* it went there and came back */
+    CHECK_EQ(event->trace, atomic_load(&last_trace)); /* it went to the other node and came back */
     CHECK_EQ(weft_actor_kill(far), -EREMOTE);
     CHECK_EQ(weft_actor_cancel(far, "enough"), 0);
     CHECK_EQ(weft_receive_topic(&event, "cancelled", WEFT_FOREVER), 0);
@@ -273,7 +273,7 @@ static int play(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_actor_send(books, "ended?", 0, NULL), 0);
     CHECK_EQ(weft_receive_topic(&event, "ended", WEFT_FOREVER), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_actor_send(far, "ping", 0, weft_buf_copy("x", 1)), 0); /* nobody knows here */
+        CHECK_EQ(weft_actor_send(far, "ping", 0, weft_buf_copy("x", 1)), 0); /* no local error */
     }
     CHECK_EQ(weft_actor_send(books, "dead?", 0, NULL), 0);
     CHECK_EQ(weft_receive_topic(&event, "dead", WEFT_FOREVER), 0);

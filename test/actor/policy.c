@@ -88,7 +88,7 @@ TEST(policy_rest_for_one_keeps_earlier_children)
     weft__policy_ended(&p, 1, -EIO, 5);
     stop_one(&p, 5, 3);
     weft__policy_ended(&p, 2, -EIO,
-                       5); /* of itself, before it was asked: that is no further restart */
+                       5); /* it ended by itself before it was asked to: not a further restart */
     for (uint32_t i = 1; i < 4; i++) {
         expect(&p, 8, WEFT__POLICY_START, i);
         weft__policy_started(&p, i, 8);
@@ -118,7 +118,7 @@ TEST(removed_child_is_not_restarted_with_group)
     struct weft__policy p =
         make(&(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL}, 3, WEFT_CHILD_PERMANENT);
     start_all(&p, 0);
-    weft__policy_remove(&p, 0); /* its turn comes after the next one's */
+    weft__policy_remove(&p, 0); /* it is due after the next child */
     weft__policy_remove(&p, 1);
     expect(&p, 1, WEFT__POLICY_STOP, 1);
     weft__policy_ended(&p, 2, -EIO, 2);
@@ -205,7 +205,7 @@ TEST(backoff_doubles_within_jitter_up_to_maximum)
         weft__policy_started(&p, 0, now);
     }
     CHECK(varies);
-    now += SECOND; /* it was stable */
+    now += SECOND; /* it ran long enough to count as stable */
     weft__policy_ended(&p, 0, -EIO, now);
     CHECK(weft__policy_next(&p, now).at - now <= 1000);
     weft__policy_deinit(&p);
@@ -219,7 +219,7 @@ TEST(policy_kills_child_that_misses_stop_deadline)
     expect(&p, 10, WEFT__POLICY_STOP, 1);
     expect_sleep(&p, 11, 10 + SECOND);
     expect(&p, 10 + SECOND, WEFT__POLICY_KILL, 1);
-    expect_sleep(&p, 10 + SECOND, INT64_MAX); /* once, and nobody else before it is down */
+    expect_sleep(&p, 10 + SECOND, INT64_MAX); /* once, and no other child before this one is down */
     weft__policy_ended(&p, 1, -ECANCELED, 11 + SECOND);
     stop_one(&p, 11 + SECOND, 0);
     expect(&p, 12 + SECOND, WEFT__POLICY_EXIT, 0);
@@ -252,7 +252,7 @@ TEST(dependent_child_waits_until_requirement_runs)
     weft__policy_ended(&p, 1, -EIO, 0);
     weft__policy_ended(&p, 0, -EIO, 500);
     int64_t at = weft__policy_next(&p, 1000).at;
-    CHECK(at > 1000); /* the first has its pause, and the second waits for it */
+    CHECK(at > 1000); /* the first is delayed, and the second waits for it */
     expect(&p, at, WEFT__POLICY_START, 0);
     weft__policy_started(&p, 0, at);
     expect(&p, at, WEFT__POLICY_START, 1);
@@ -299,7 +299,7 @@ TEST(failed_policy_action_is_retried_and_stop_stays_stop)
         weft__policy_postpone(&p, (struct weft__policy_action){.what = WEFT__POLICY_STOP}, 15);
         expect_sleep(&p, 10, 15);
         expect(&p, 15, WEFT__POLICY_STOP, 0);
-        expect_sleep(&p, 15, 15 + SECOND); /* the whole time, from now */
+        expect_sleep(&p, 15, 15 + SECOND); /* the whole delay, from now */
         expect(&p, 15 + SECOND, WEFT__POLICY_KILL, 0);
         weft__policy_postpone(&p, (struct weft__policy_action){.what = WEFT__POLICY_KILL},
                               20 + SECOND);
@@ -326,8 +326,8 @@ TEST(supervisor_policy_bad_options_are_einval)
 
 /* --- against a model ------------------------------------------------------------------------ */
 
-/* Random ends, failing starts and times. What must hold of every action, said without looking at
- * how it is decided. */
+/* Random exits, failing starts and times. The invariants of every action, stated without reference
+ * to how the policy decides. */
 enum { MOST = 6 };
 
 struct model {
@@ -382,7 +382,7 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
             switch (action.what) {
             case WEFT__POLICY_START:
                 CHECK(!m.up[i] && !p.ending);
-                if (strategy != WEFT_ONE_FOR_ONE) { /* in order: nobody after it is up */
+                if (strategy != WEFT_ONE_FOR_ONE) { /* in order: no later child is up */
                     CHECK(highest_up(&m, count) < (int)i);
                 }
                 if (weft__rand_next(rand) % 8) {
@@ -398,7 +398,7 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
                 break;
             case WEFT__POLICY_STOP:
                 CHECK(m.up[i] && !m.asked[i]);
-                CHECK_EQ(highest_up(&m, count), (int)i); /* in reverse, one after another */
+                CHECK_EQ(highest_up(&m, count), (int)i); /* in reverse order, one after another */
                 m.asked[i] = done_or_put_off(&p, action, now, rand);
                 m.asked_at[i] = now;
                 break;
@@ -416,7 +416,8 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
             }
         }
         CHECK(over || action.at > now);
-        /* Nobody is forgotten: who is down is waited for, or somebody must go first. */
+        /* No child is forgotten: each child that is down has a pending action, or waits for another
+         * child. */
         CHECK(over || highest_up(&m, count) >= 0 || action.at != INT64_MAX);
         uint32_t victim = weft__rand_next(rand) % (uint32_t)count;
         if (!over && m.up[victim]) {

@@ -1,4 +1,4 @@
-/* An actor that does what the test says, one thing at a time, and keeps what it saw. */
+/* An actor that executes what the test tells it, one action at a time, and records its events. */
 #ifndef WEFT_TEST_ACTOR_PUPPET_H
 #define WEFT_TEST_ACTOR_PUPPET_H
 
@@ -16,7 +16,7 @@ struct seen {
     int error;
     uint64_t tag;
     weft_pid from;
-    char text[32]; /* of the buffer or the reason */
+    char text[32]; /* of the buffer or the exit reason */
     const char *topic;
 };
 
@@ -86,7 +86,7 @@ static inline int puppet_step(weft_actor *self, const struct weft_actor_event *e
             p->jobs++;
             pthread_cond_broadcast(&p->changed);
             pthread_mutex_unlock(&p->lock);
-            err = result == -EDOM ? result : err; /* a step that fails */
+            err = result == -EDOM ? result : err; /* a failing step */
         } else {
             puppet_note(p, &events[i]);
         }
@@ -122,7 +122,7 @@ static inline void puppet_start(weft_host *host, struct puppet *p)
     weft_buf_free(input);
 }
 
-/* Has it done, and says what it answered. */
+/* Has the puppet execute the action; returns the action's result. */
 static inline int puppet_do(struct puppet *p, puppet_fn fn, void *arg)
 {
     int result = 0;
@@ -139,7 +139,7 @@ static inline int puppet_do(struct puppet *p, puppet_fn fn, void *arg)
     return result;
 }
 
-/* Waits until it has seen so many events; the last of them. */
+/* Waits until the puppet has seen this many events; returns the last one. */
 static inline struct seen puppet_await(struct puppet *p, int count)
 {
     pthread_mutex_lock(&p->lock);
@@ -168,14 +168,15 @@ static inline void puppet_await_close(struct puppet *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Until nobody is there. */
+/* Waits until no actor is left. */
 static inline void puppet_await_end(weft_pid pid)
 {
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err != -ETIMEDOUT);
 }
 
-/* The same in a step, where nothing waits: another worker ends it. So many have ended then. */
+/* The same inside a step, which cannot wait: another worker ends the actor. This many have ended
+ * then. */
 static inline void puppet_spin_until_ended(weft_host *host, uint64_t count)
 {
     struct weft_host_stats stats;
@@ -185,7 +186,7 @@ static inline void puppet_spin_until_ended(weft_host *host, uint64_t count)
     } while (stats.ended < count);
 }
 
-/* --- things to do ----------------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 static inline int nothing(weft_actor *self, weft_out *out, void *arg)
 {
@@ -193,7 +194,7 @@ static inline int nothing(weft_actor *self, weft_out *out, void *arg)
     return 0;
 }
 
-/* Whatever was on its way to it before this has been seen. */
+/* Returns when the puppet has seen everything that was sent to it before this call. */
 static inline void puppet_settle(struct puppet *p)
 {
     puppet_do(p, nothing, NULL);
@@ -274,7 +275,7 @@ static inline weft_host *puppet_host(void)
     return host;
 }
 
-/* Ends all and finds nothing left. */
+/* Stops all actors and checks that nothing is left. */
 static inline void puppet_host_end(weft_host *host)
 {
     struct weft_host_stats stats;

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Fiber actors and the bounds of their mailboxes, calls, and messages for later. */
+/* Fiber actors: mailbox capacity, calls, and delayed messages. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,13 +43,13 @@ static unsigned mailbox_of(weft_pid pid)
     return info.mailbox;
 }
 
-/* --- bounds --------------------------------------------------------------------------------- */
+/* --- capacity ------------------------------------------------------------------------------- */
 
 static uint64_t got[64];
 static int got_count;
 static weft_event over;
 
-/* Waits for "go", then takes what is left. */
+/* Waits for "go", then handles the remaining messages. */
 static int wait_for_go(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -104,10 +104,10 @@ TEST(full_mailbox_drops_oldest_skipped_message)
     }
     CHECK_EQ(dead() + (uint64_t)got_count, 5);
     end();
-    weft_event_deinit(&over); /* who has set it is gone */
+    weft_event_deinit(&over); /* the actor that armed it is gone */
 }
 
-/* --- many who send ---------------------------------------------------------------------------- */
+/* --- many senders ----------------------------------------------------------------------------- */
 
 enum { SENDERS = 3 };
 static int each;
@@ -120,8 +120,8 @@ static bool is_even(const struct weft_actor_event *event, void *arg)
     return event->kind != WEFT_EVENT_MESSAGE || event->tag % 2 == 0;
 }
 
-/* First the even ones that are there, then whatever there is. From each sender both are in
- * order. */
+/* First the even numbers that are queued, then everything else. Both keep the order of each
+ * sender. */
 static int choose(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -221,13 +221,13 @@ TEST(call_is_received_by_topic_and_replied)
     CHECK_EQ(weft_actor_call(pid, "ask", NULL, NULL, WEFT_FOREVER), -EDOM);
     CHECK_EQ(weft_actor_send(pid, "ask", 0, NULL), 0); /* the end */
     int err = weft_actor_call(pid, "never", NULL, NULL, WEFT_FOREVER);
-    CHECK(err == -EOWNERDEAD || err == -ESRCH); /* passed over, or it had ended */
+    CHECK(err == -EOWNERDEAD || err == -ESRCH); /* skipped, or the actor had ended */
     end();
 }
 
 static weft_pid asked;
 
-/* Waits for an answer while messages come: they are kept. */
+/* Waits for a reply while messages arrive: they stay in the mailbox. */
 static int ask(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -272,7 +272,7 @@ TEST(fiber_actor_keeps_messages_during_call)
     if (!err) {
         CHECK_EQ(sum, 123);
     } else {
-        CHECK_EQ(err, -ESRCH); /* it was faster */
+        CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
     CHECK_EQ(weft_actor_send(asked, "ask", 0, NULL), 0);
     end();

@@ -37,9 +37,9 @@ static struct weft_node_stats node_stats(void)
     return stats;
 }
 
-/* --- a double ----------------------------------------------------------------------------- */
+/* --- a fake transport --------------------------------------------------------------------- */
 
-/* Notes what it is given. */
+/* Records the messages that it is given. */
 struct double_ {
     struct weft_receiver receiver;
     int answer;
@@ -49,14 +49,14 @@ struct double_ {
     atomic_bool held, inside;
 };
 
-static int note(struct weft_receiver *self, const struct weft_remote_message *parcel)
+static int note(struct weft_receiver *self, const struct weft_remote_message *message)
 {
     struct double_ *d = (struct double_ *)(void *)self;
-    d->last = *parcel;
-    if (parcel->topic) {
-        strcat(d->topics, parcel->topic);
+    d->last = *message;
+    if (message->topic) {
+        strcat(d->topics, message->topic);
     }
-    weft_buf_free(parcel->buf);
+    weft_buf_free(message->buf);
     atomic_store(&d->inside, true);
     while (atomic_load(&d->held)) {
     }
@@ -98,7 +98,7 @@ TEST(remote_message_is_handed_to_node_receiver)
     struct weft_node_stats before = node_stats();
     weft_host *host = make_host("far", 0);
     weft_pid far = {.node = 7, .host = 1, .id = 1}, pid;
-    CHECK_EQ(weft_node_set_id(3), -EBUSY); /* there are PIDs */
+    CHECK_EQ(weft_node_set_id(3), -EBUSY); /* the message carries PIDs */
     CHECK_EQ(weft_node_id(), 0);
     CHECK_EQ(weft_route_add(0, &d.receiver), -EINVAL);
     CHECK_EQ(weft_route_remove(7), -ENOENT);
@@ -118,7 +118,7 @@ TEST(remote_message_is_handed_to_node_receiver)
     CHECK_EQ(weft_command_complete(far, 4, -EIO, NULL), 0);
     CHECK_EQ(d.last.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(d.last.error, -EIO);
-    d.answer = -EAGAIN; /* the sender is told */
+    d.answer = -EAGAIN; /* the sender gets the error */
     CHECK_EQ(weft_actor_send(far, "x", 0, text("y")), -EAGAIN);
     CHECK_EQ(node_stats().sent, before.sent + 3);
     CHECK_EQ(node_stats().refused, before.refused + 1);
@@ -155,7 +155,7 @@ TEST(unroute_waits_for_deliveries_in_progress)
         sched_yield();
     }
     CHECK_EQ(pthread_create(&remover, NULL, unroute, &d), 0);
-    while (weft_route_add(7, &other.receiver) == -EEXIST) { /* until it is out */
+    while (weft_route_add(7, &other.receiver) == -EEXIST) { /* until it has been sent */
         sched_yield();
     }
     atomic_store(&d.held, false);
@@ -164,7 +164,7 @@ TEST(unroute_waits_for_deliveries_in_progress)
     CHECK_EQ(weft_route_remove(7), 0);
 }
 
-/* --- from outside ----------------------------------------------------------------------------- */
+/* --- messages from the network ---------------------------------------------------------------- */
 
 static atomic_int heard;
 static weft_pid expected;
@@ -198,33 +198,33 @@ TEST(incoming_remote_message_is_delivered)
     char topic[] = "came";
     CHECK_EQ(weft_actor_spawn(host, &pid, &hearer, NULL, NULL), 0);
     expected = (weft_pid){.node = 9, .host = 2, .id = 77};
-    struct weft_remote_message parcel = {
+    struct weft_remote_message message = {
         .kind = WEFT_EVENT_MESSAGE, .from = expected, .to = pid, .topic = topic, .trace = 99};
-    parcel.buf = text("cargo");
-    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
-    memset(topic, 'x', 4); /* it was copied */
+    message.buf = text("cargo");
+    CHECK_EQ(weft_remote_message_deliver(&message), 0);
+    memset(topic, 'x', 4); /* the buffer was copied */
     CHECK_EQ(weft_route_add(7, &d.receiver), 0);
-    parcel.to.node = 7; /* sent on */
-    parcel.buf = text("cargo");
-    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
+    message.to.node = 7; /* forwarded */
+    message.buf = text("cargo");
+    CHECK_EQ(weft_remote_message_deliver(&message), 0);
     CHECK_STR(d.topics, "xxxx");
     CHECK(weft_pid_equal(d.last.from, expected));
-    parcel.to.node = 8;
-    parcel.buf = text("cargo");
-    CHECK_EQ(weft_remote_message_deliver(&parcel), -EHOSTUNREACH);
-    parcel.kind = WEFT_EVENT_CANCEL;
-    parcel.to = pid;
-    parcel.topic = NULL;
-    parcel.buf = NULL;
-    CHECK_EQ(weft_remote_message_deliver(&parcel), 0);
+    message.to.node = 8;
+    message.buf = text("cargo");
+    CHECK_EQ(weft_remote_message_deliver(&message), -EHOSTUNREACH);
+    message.kind = WEFT_EVENT_CANCEL;
+    message.to = pid;
+    message.topic = NULL;
+    message.buf = NULL;
+    CHECK_EQ(weft_remote_message_deliver(&message), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ESRCH);
-    parcel.kind = (enum weft_actor_event_kind)99;
-    parcel.buf = text("cargo");
-    CHECK_EQ(weft_remote_message_deliver(&parcel), -EINVAL);
-    parcel.kind = WEFT_EVENT_MESSAGE; /* it has ended */
-    parcel.buf = text("cargo");
-    CHECK_EQ(weft_remote_message_deliver(&parcel), -ESRCH);
+    message.kind = (enum weft_actor_event_kind)99;
+    message.buf = text("cargo");
+    CHECK_EQ(weft_remote_message_deliver(&message), -EINVAL);
+    message.kind = WEFT_EVENT_MESSAGE; /* the receiver has ended */
+    message.buf = text("cargo");
+    CHECK_EQ(weft_remote_message_deliver(&message), -ESRCH);
     CHECK_EQ(node_stats().dead, before.dead + 1);
     CHECK_EQ(node_stats().received, before.received + 2);
     CHECK_EQ(atomic_load(&heard), 1);
@@ -247,12 +247,12 @@ TEST(topic_table_interns_once_and_is_bounded)
     CHECK(more > 65000 && more <= 65536);
     CHECK(weft_topic_intern("topic") == one);
     CHECK(weft_topic_intern("none so far") == NULL);
-    struct weft_remote_message parcel = {
+    struct weft_remote_message message = {
         .kind = WEFT_EVENT_MESSAGE, .to.id = 1, .topic = "none so far", .buf = text("x")};
-    CHECK_EQ(weft_remote_message_deliver(&parcel), -ENOMEM);
+    CHECK_EQ(weft_remote_message_deliver(&message), -ENOMEM);
 }
 
-/* --- standing in ------------------------------------------------------------------------------ */
+/* --- proxies ---------------------------------------------------------------------------------- */
 
 TEST(receiver_handles_messages_as_actor)
 {
@@ -284,16 +284,16 @@ TEST(receiver_handles_messages_as_actor)
     end_host(host);
 }
 
-/* Answers at once, or says that it will not. */
-static int answer(struct weft_receiver *self, const struct weft_remote_message *parcel)
+/* Replies at once, or refuses. */
+static int answer(struct weft_receiver *self, const struct weft_remote_message *message)
 {
     struct double_ *d = (struct double_ *)(void *)self;
-    CHECK_EQ(parcel->kind, WEFT_EVENT_CALL);
-    CHECK_STR(parcel->topic, "ask");
+    CHECK_EQ(message->kind, WEFT_EVENT_CALL);
+    CHECK_STR(message->topic, "ask");
     if (d->answer) {
-        weft_buf_free(parcel->buf);
+        weft_buf_free(message->buf);
     } else {
-        CHECK_EQ(weft_actor_reply(parcel->tag, 0, parcel->buf), 0);
+        CHECK_EQ(weft_actor_reply(message->tag, 0, message->buf), 0);
     }
     return d->answer;
 }
@@ -311,7 +311,7 @@ TEST(receiver_replies_to_calls)
     d.answer = -EHOSTDOWN;
     CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), -EHOSTDOWN);
     struct weft_remote_message forged = {.kind = WEFT_EVENT_CALL, .to = pid, .topic = "ask"};
-    CHECK_EQ(weft_remote_message_deliver(&forged), -EINVAL); /* references are of this process */
+    CHECK_EQ(weft_remote_message_deliver(&forged), -EINVAL); /* references are local to a process */
     end_host(host);
 }
 
@@ -325,7 +325,7 @@ static void *ask_it(void *arg)
 static void note_dead(weft_host *host, const struct weft_dead_letter *letter, void *arg)
 {
     (void)host;
-    CHECK(!letter->buf); /* it was the receiver's */
+    CHECK(!letter->buf); /* the receiver owned it */
     strcat(arg, letter->topic);
 }
 
@@ -360,7 +360,7 @@ struct place {
     weft_pid next;
 };
 
-/* Passes what it gets to the next, and checks where it runs. */
+/* Forwards each message to the next actor, and checks on which host it runs. */
 static int pass(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     struct place *p = weft_actor_state(self);
@@ -415,7 +415,7 @@ TEST(hosts_have_separate_pools_and_limits)
     CHECK(stats.executed >= 1);
     weft_host_stats(b, &stats);
     CHECK_EQ(stats.spawned, 2);
-    end_host(a); /* the other goes on */
+    end_host(a); /* the other host keeps running */
     CHECK_EQ(weft_actor_send(in_a, "ball", 1, NULL), -ESRCH);
     CHECK_EQ(weft_actor_send(in_b, "ball", 0, NULL), 0);
     while (atomic_load(&heard) < 2) {

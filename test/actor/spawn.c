@@ -21,7 +21,7 @@ static int spawns(weft_actor *self, weft_out *out, void *arg)
     return weft_actor_spawn_with(order->host, &order->pid, order->kind, &order->opts);
 }
 
-/* One that ends by -EPERM in its first step. */
+/* Ends with -EPERM in its first step. */
 static int ends_at_once(weft_actor *self, const struct weft_actor_event *events, size_t n,
                         weft_out *out)
 {
@@ -165,7 +165,7 @@ TEST(init_returning_eexist_is_not_retried)
     puppet_host_end(host);
 }
 
-/* Threads that want the one of a name. */
+/* Threads that compete for one name. */
 static weft_host *the_host;
 static struct puppet racers[8][20];
 
@@ -200,13 +200,13 @@ TEST(racing_named_spawns_yield_one_owner_of_all_messages)
         for (int t = 0; t < 8; t++) {
             CHECK(weft_pid_equal(racers[t][i].pid, racers[0][i].pid));
         }
-        while (owner < 0) { /* whoever's actor it is */
+        while (owner < 0) { /* find the thread whose actor won */
             for (int t = 0; t < 8; t++) {
                 owner = puppet_count(&racers[t][i]) > 0 ? t : owner;
             }
         }
         puppet_await(&racers[owner][i], 8);
-        for (int t = 0; t < 8; t++) { /* an init that lost its name was closed */
+        for (int t = 0; t < 8; t++) { /* an actor whose init lost the name was closed */
             CHECK(t == owner || puppet_count(&racers[t][i]) == 0);
         }
     }
@@ -266,7 +266,7 @@ TEST(exec_kills_actor_at_deadline)
     puppet_host_end(host);
 }
 
-/* From its first step on there is no memory. */
+/* From its first step on, no memory is available. */
 static int starves(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self, (void)events, (void)n;
@@ -290,11 +290,11 @@ TEST(exec_ends_actor_even_without_memory)
     puppet_await_close(&a);
     weft__alloc_fail_after(0, false);
     weft_buf_free(input);
-    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* nobody was forced by that */
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* this did not count as a forced end */
     weft_host_destroy(host);
 }
 
-/* --- failing ---------------------------------------------------------------------------------- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static int links_and_fails(weft_actor *self, const char *method, const weft_buf *input)
 {
@@ -352,7 +352,7 @@ TEST(link_made_in_init_is_effective)
     puppet_host_end(host);
 }
 
-/* Whichever request for memory fails: there is an actor with everything, or there is nothing. */
+/* Whichever allocation fails, there is either a complete actor or nothing. */
 static int spawns_in_want(weft_actor *self, weft_out *out, void *arg)
 {
     struct order *order = arg;

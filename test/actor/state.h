@@ -1,4 +1,4 @@
-/* What an actor is doing, asked from outside; and waiting until it does something. */
+/* Queries an actor's state from outside, and waits until it reaches a given state. */
 #ifndef WEFT_TEST_ACTOR_STATE_H
 #define WEFT_TEST_ACTOR_STATE_H
 

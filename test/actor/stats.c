@@ -1,5 +1,6 @@
 /* labels: valgrind */
-/* What an actor says of itself, and what it is told before it is ended by others. */
+/* An actor's statistics, and its on_abort callback, which runs before the actor is ended by
+ * others. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -129,7 +130,7 @@ TEST(actor_stats_callback_runs_without_step)
     CHECK_EQ(weft_actor_send(pid, "block", 0, NULL), 0);
     until(pid, WEFT_ACTOR_BLOCKED);
     CHECK_EQ(weft_actor_send(pid, "later", 0, NULL), 0);
-    CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), 6); /* also then */
+    CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), 6); /* in this case too */
     CHECK_STR(text, "seen=1");
     CHECK_EQ(weft_actor_stats(pid, text, 3, WEFT_FOREVER), 6);
     CHECK_STR(text, "se");

@@ -25,7 +25,7 @@ static int at_once(const struct weft_command *command, void *arg)
     return weft_command_complete(command->actor, command->tag, 0, NULL);
 }
 
-/* What was asked for and is not complete. */
+/* Issued commands that have not completed. */
 static struct weft_command asked[MOST];
 static atomic_int asked_count;
 
@@ -45,20 +45,19 @@ static int fails(const struct weft_command *command, void *arg)
     return -EDOM;
 }
 
-/* --- one actor, told what to do by the test --------------------------------------------------- */
+/* --- one actor, scripted by the test ---------------------------------------------------------- */
 
 enum status { SAY_NOTHING, CONTINUE, IDLE, WAIT, DONE, FAIL };
 
 struct script {
-    enum status status; /* of the first step */
+    enum status status; /* for the first step */
     int commands;
     unsigned id;
-    enum status then; /* of the others */
+    enum status then; /* for the other steps */
 };
 static struct script script;
 
-/* What its steps have seen: 's' and then 'm' for a message, 'c' for a completion, 'x' for a
- * cancel. */
+/* What its steps have seen: 's', then 'm' for a message, 'c' for a completion, 'x' for a cancel. */
 static char seen[MOST * 4];
 static atomic_int seen_count;
 static uint64_t seen_tags[MOST];
@@ -126,7 +125,7 @@ static int act(weft_actor *self, const struct weft_actor_event *events, size_t n
         }
     }
     if (n == 0 && script.status == CONTINUE) {
-        status = IDLE; /* it has gone on */
+        status = IDLE; /* the actor has continued */
     }
     return say(out, status);
 }
@@ -188,7 +187,7 @@ static void send_one(void)
     CHECK_EQ(weft_actor_send(pid, "m", 0, NULL), 0);
 }
 
-/* --- the table, without commands -------------------------------------------------------------- */
+/* --- all statuses, without commands ----------------------------------------------------------- */
 
 TEST(step_without_status_or_commands_idles)
 {
@@ -254,7 +253,7 @@ TEST(step_error_ends_actor)
     CHECK_STR(seen, "s");
 }
 
-/* --- the table, with commands ----------------------------------------------------------------- */
+/* --- all statuses, with commands -------------------------------------------------------------- */
 
 static void await_asked(int n)
 {
@@ -292,7 +291,7 @@ TEST(step_without_status_waits_for_one_completion_then_idles)
     await_state(WEFT_ACTOR_BLOCKED);
     send_one();
     complete(0);
-    await_seen("sscsm"); /* the second step asked for nothing: it idles */
+    await_seen("sscsm"); /* the second step issued nothing: the actor is idle */
     await_state(WEFT_ACTOR_IDLE);
     complete(1);
     await_seen("sscsmsc");
@@ -411,7 +410,7 @@ TEST(thousand_commands_complete_in_any_order_from_threads)
     end();
 }
 
-/* Two threads complete, the actor runs, waits or idles meanwhile. */
+/* Two threads complete commands while the actor runs, blocks or is idle. */
 static atomic_int next_one;
 
 static void *complete_some(void *arg)
@@ -473,11 +472,11 @@ static int ask_twins(weft_actor *self, const struct weft_actor_event *events, si
     return 0;
 }
 
-/* --- steps for nothing ------------------------------------------------------------------------ */
+/* --- no unnecessary steps --------------------------------------------------------------------- */
 
 static atomic_int empty_steps, messages;
 
-/* Each message has a normal exit follow, which it does not trap: there is nothing to step for. */
+/* A normal exit, which the actor does not trap, follows each message: it must not cause a step. */
 static int provoke(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     atomic_fetch_add(&empty_steps, n == 0);
@@ -511,7 +510,7 @@ TEST(internal_events_cause_no_empty_step)
         }
     }
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
-    CHECK(atomic_load(&empty_steps) <= 1); /* the first of all */
+    CHECK(atomic_load(&empty_steps) <= 1); /* the very first one */
     weft_host_destroy(host);
 }
 
@@ -544,7 +543,7 @@ TEST(completion_for_previous_slot_owner_is_dropped)
     join(0, true);
     weft_pid old = pid;
     int again = 0;
-    for (int i = 0; i < 1000 && !again; i++) { /* until the slot is used again */
+    for (int i = 0; i < 1000 && !again; i++) { /* until the slot is reused */
         script = (struct script){.status = IDLE, .then = IDLE};
         CHECK_EQ(weft_actor_spawn(host, &pid, &actor, NULL, NULL), 0);
         again = (uint32_t)pid.id == (uint32_t)old.id;
@@ -571,12 +570,13 @@ TEST(completion_for_previous_slot_owner_is_dropped)
     weft_host_destroy(host);
 }
 
-/* Threads complete and send to whatever was in a slot, while actors come and go there. */
+/* Threads complete commands for, and send to, a slot's earlier actors while actors come and go in
+ * it. */
 static _Atomic(uint64_t) current;
 static atomic_bool over;
 static _Atomic(uint32_t) current_host;
 
-/* Some for each of them: before its first step, while it runs, when it has ended. */
+/* Some for each actor: before its first step, while it runs, and after it has ended. */
 static void *pester(void *arg)
 {
     uint64_t last = 0;
@@ -597,7 +597,7 @@ static void *pester(void *arg)
     return NULL;
 }
 
-/* All that it sees must be for it. */
+/* Everything that an actor sees must be addressed to it. */
 static int check_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)
 {
@@ -641,7 +641,7 @@ TEST(completion_never_reaches_slot_reuser_under_race)
     weft_host_destroy(host);
 }
 
-/* --- no memory -------------------------------------------------------------------------------- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static int starve(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
@@ -657,9 +657,9 @@ static int starve(weft_actor *self, const struct weft_actor_event *events, size_
     for (int i = 0; i < 100 && !err; i++) {
         err = weft_out_command(out, NO_SUCH, 0, NULL);
     }
-    CHECK_EQ(err, -ENOMEM); /* more than it has room for */
+    CHECK_EQ(err, -ENOMEM); /* more than its mailbox has capacity for */
     weft_out_wait(out);
-    return 0; /* and no news can be made of those that were asked for */
+    return 0; /* and no completion event can be allocated for the issued commands */
 }
 
 TEST(actor_without_memory_for_completion_ends)

@@ -5,7 +5,7 @@
 
 static atomic_int closed, cancelled, cleaned;
 
-/* Answers a cancel by a command that completes later, from another thread, and ends then. */
+/* Reacts to a cancel with a command that another thread completes later, and then ends. */
 enum { FLUSH = WEFT_COMMAND_USER };
 
 struct pending {
@@ -97,7 +97,7 @@ TEST(host_stop_waits_for_pending_commands)
     weft_host_destroy(host);
 }
 
-/* --- those who do not listen ------------------------------------------------------------------ */
+/* --- actors that ignore the cancel ------------------------------------------------------------ */
 
 static int deaf_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                      weft_out *out)
@@ -108,7 +108,7 @@ static int deaf_step(weft_actor *self, const struct weft_actor_event *events, si
         weft_out_idle(out);
     } else if (*how == 1) {
         weft_out_continue(out);
-    } else if (*how == 2) { /* waits for what nobody completes */
+    } else if (*how == 2) { /* waits for a command that never completes */
         *how = 3;
         CHECK_EQ(weft_out_command(out, FLUSH, 1, NULL), 0);
     } else {
@@ -154,7 +154,7 @@ TEST(host_stop_ends_remaining_actors_at_deadline)
     }
 }
 
-/* --- spawns and sends while it stops ---------------------------------------------------------- */
+/* --- spawns and sends during a stop ----------------------------------------------------------- */
 
 static weft_host *the_host;
 static atomic_bool over;
@@ -237,7 +237,7 @@ TEST(host_stop_started_in_step_is_finished_by_thread)
     puppet_settle(&a); /* everything else works */
     CHECK_EQ(forced_stop(host, "again", 0), 2);
     CHECK_EQ(forced_stop(host, "again", 0), 2);
-    CHECK_EQ(a.count, 1); /* the first word was the only one */
+    CHECK_EQ(a.count, 1); /* the first reason counts */
     CHECK_EQ(a.closed + b.closed, 2);
     weft_host_destroy(host);
 }
@@ -259,7 +259,7 @@ TEST(recreated_host_keeps_no_state_of_previous_host)
     }
 }
 
-/* --- of an earlier incarnation ---------------------------------------------------------------- */
+/* --- kills of an earlier incarnation ---------------------------------------------------------- */
 
 TEST(operations_on_exited_pid_spare_slot_reuser)
 {

@@ -8,10 +8,10 @@ TEST(children_start_in_order_and_stop_in_reverse)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
-    CHECK_STR(said, "+a +b +c"); /* all of them run when it returns */
+    CHECK_STR(said, "+a +b +c"); /* all children run when it returns */
     struct weft_actor_info info;
     CHECK_EQ(weft_actor_info(look(pid, "b").pid, &info), 0);
-    CHECK(weft_pid_equal(info.parent, pid)); /* though a plain thread has run its init */
+    CHECK(weft_pid_equal(info.parent, pid)); /* although a plain thread has run its init */
     CHECK_EQ(stop(pid), 0);
     await("+a +b +c -c -b -a");
     end_host(host);
@@ -191,7 +191,7 @@ TEST(failed_initial_start_leaves_no_children)
     CHECK_EQ(weft_supervisor_start(host, &pid,
                                    &(struct weft_supervisor_opts){.children = last, .count = 3}),
              -ENOENT);
-    end_host(host); /* which finds nothing alive */
+    end_host(host); /* the search finds no actor alive */
     CHECK_EQ(strlen(said), strlen("+a +b -b -a"));
 }
 
@@ -222,7 +222,7 @@ TEST(initial_start_without_memory_leaves_no_children)
             await_nobody(host);
         }
     } while (err);
-    CHECK(tries > 10); /* some of them after a child was there */
+    CHECK(tries > 10); /* some of them failed after the first child had started */
     CHECK_EQ(stop(pid), 0);
     end_host(host);
 }
@@ -259,7 +259,7 @@ static void note_abort(weft_actor *self)
     atomic_fetch_add(&aborted, 1);
 }
 
-/* From the n-th request on there is no memory, until the stop must have been tried again. */
+/* From the n-th allocation on, no memory is available until the stop must have been retried. */
 static void stop_in_want(weft_pid pid, long n)
 {
     atomic_store(&aborted, 0);
@@ -303,7 +303,7 @@ TEST(child_stop_without_memory_is_retried_not_killed)
     end_host(host);
 }
 
-/* True: b had its step between the question and the deadline. */
+/* True if b had its step between the request and the deadline. */
 static bool stop_with_a_stubborn_one(void)
 {
     static const struct weft_child_spec children[] = {CHILD("a"), CHILD("b", .stop_ns = 20 * MS),
@@ -313,12 +313,12 @@ static bool stop_with_a_stubborn_one(void)
     tell(pid, "b", "stubborn");
     await("+a +b +c !b");
     tell(pid, "c", "stubborn");
-    await("+a +b +c !b !c"); /* a cancel comes before messages that wait */
+    await("+a +b +c !b !c"); /* a cancel is delivered before queued messages */
     int64_t from = weft_now();
     CHECK_EQ(stop(pid), 0);
     CHECK(weft_now() - from >= 20 * MS);
     end_host(host);
-    bool asked = strcmp(said, "+a +b +c !b !c -c ?b -b -a") == 0; /* c was not even asked */
+    bool asked = strcmp(said, "+a +b +c !b !c -c ?b -b -a") == 0; /* c was not even asked to stop */
     CHECK(asked || strcmp(said, "+a +b +c !b !c -c -b -a") == 0);
     return asked;
 }
@@ -363,7 +363,7 @@ TEST(exit_signal_to_supervisor_stops_children_in_order)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 2});
-    CHECK_EQ(weft_actor_exit(pid, 0, NULL), 0); /* means nothing */
+    CHECK_EQ(weft_actor_exit(pid, 0, NULL), 0); /* a normal exit has no effect */
     CHECK_EQ(weft_actor_exit(pid, -EPERM, NULL), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == -EPERM || err == -ESRCH);
@@ -371,7 +371,7 @@ TEST(exit_signal_to_supervisor_stops_children_in_order)
     end_host(host);
 }
 
-static weft_pid above; /* of those that speak up */
+static weft_pid above; /* the supervisor of the children that report to it */
 
 static int speak_up(weft_actor *self, const struct weft_actor_event *events, size_t n,
                     weft_out *out)
@@ -389,7 +389,7 @@ static int speak_up(weft_actor *self, const struct weft_actor_event *events, siz
     return 0;
 }
 
-/* One worker: what the child said is read when it has ended. */
+/* One worker: the supervisor reads the child's message after the child has ended. */
 TEST(exit_signal_from_exited_child_is_not_its_exit)
 {
     static const struct weft_actor_kind loud = {.name = "loud",
@@ -411,7 +411,7 @@ TEST(exit_signal_from_exited_child_is_not_its_exit)
     CHECK_EQ(weft_actor_send(info.pid, "exit", 1, NULL), 0);
     int err = weft_actor_join(above, NULL, WEFT_FOREVER);
     CHECK(err == -EPERM || err == -ESRCH);
-    await("+l -l +l -l"); /* it was told to end: nobody is started again */
+    await("+l -l +l -l"); /* the supervisor was asked to stop: no child is restarted */
     end_host(host);
 }
 
@@ -476,7 +476,7 @@ TEST(restarted_child_keeps_registered_name)
     CHECK_EQ(weft_actor_send(before, "crash", 0, NULL), 0);
     await("+store -store +store");
     while (weft_actor_whereis(host, "store", &after) != 0) {
-        sched_yield(); /* it has the name when its init has returned */
+        sched_yield(); /* it owns the name when its init has returned */
     }
     CHECK(!weft_pid_equal(before, after));
     CHECK_EQ(stop(pid), 0);

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* The tree of supervisors, as those see it who look from outside. */
+/* The supervision tree as the inspection API reports it. */
 #include "actor/children.h"
 
 static bool has(const char *text, const char *part)
@@ -11,7 +11,7 @@ static bool has(const char *text, const char *part)
     return found;
 }
 
-/* A page of actors, or of fibers; freed by the caller. */
+/* A dump page of actors or fibers; the caller frees it. */
 static char *page(weft_host *host, enum weft_dump_format format)
 {
     char *text;
@@ -112,7 +112,7 @@ TEST(supervisor_tree_is_shown_in_snapshot_and_fiber_dump)
     end_host(host);
 }
 
-/* Looks, while all of them come and go. */
+/* Inspects while all actors come and go. */
 static void *look_on(void *arg)
 {
     while (!atomic_load((atomic_bool *)arg)) {

@@ -1,4 +1,4 @@
-/* Supervisors of many children, looked at while they go on. */
+/* Supervisors with many children, inspected while they run. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +61,7 @@ static void stop(weft_pid supervisor)
 {
     CHECK_EQ(weft_actor_cancel(supervisor, NULL), 0);
     int err = weft_actor_join(supervisor, NULL, WEFT_FOREVER);
-    CHECK(err == 0 || err == -ESRCH); /* it was faster */
+    CHECK(err == 0 || err == -ESRCH); /* it ended before the join */
 }
 
 static void begin(void)
@@ -79,7 +79,7 @@ static void end(void)
 
 struct visit {
     int teams, seats, absents;
-    uint64_t absent; /* number of the last */
+    uint64_t absent; /* number of the last child */
     uint8_t *seen;   /* by child */
     void (*meanwhile)(struct visit *visit, const struct weft__visited_child *visited);
     weft_pid supervisor, other;
@@ -128,7 +128,7 @@ static void visit_all(struct visit *visit)
                                                                      .arg = visit});
 }
 
-/* Both need the supervisor's lock, and a step of its own. */
+/* Both need the supervisor's lock and one of the supervisor's steps. */
 static void come_and_go(struct visit *visit, const struct weft__visited_child *visited)
 {
     (void)visited;
@@ -148,7 +148,7 @@ TEST(child_iteration_sees_all_staying_children_during_changes)
     visit_all(&visit);
     CHECK_EQ(visit.teams, 1);
     CHECK(visit.seats >= MANY - MANY / 100);
-    for (int i = MANY / 50; i < MANY; i++) { /* all that were there all the time */
+    for (int i = MANY / 50; i < MANY; i++) { /* all children that existed the whole time */
         CHECK(visit.seen[i] > 0);
     }
     free(visit.seen);
@@ -156,7 +156,7 @@ TEST(child_iteration_sees_all_staying_children_during_changes)
     end();
 }
 
-/* The last is seen first, and then comes to the place of one that was not yet. */
+/* The last child is visited first, and then moves into the place of a child not visited yet. */
 static void move_last(struct visit *visit, const struct weft__visited_child *visited)
 {
     (void)visited;
@@ -182,7 +182,8 @@ TEST(child_visited_twice_keeps_its_index)
     end();
 }
 
-/* In the middle of the first, which is the one that was started last, it ends, or the next. */
+/* During the visit of the first child, which is the one started last, that child or the next
+ * ends. */
 static void end_another(struct visit *visit, const struct weft__visited_child *visited)
 {
     (void)visited;
@@ -243,7 +244,7 @@ TEST(supervisor_iteration_is_limited_to_host)
 
 static atomic_bool enough;
 
-/* Those of the first half go, those of the second stay; others come. */
+/* Children of the first half end, children of the second half stay; new children come. */
 static void *change(void *arg)
 {
     for (int i = 0; i < MANY / 2; i++) {

@@ -39,7 +39,7 @@ TEST(topic_patterns_match)
     }
 }
 
-/* Letters of what was called, in order. */
+/* One character per call, in order. */
 static char seen[64];
 static atomic_int count;
 

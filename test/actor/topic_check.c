@@ -1,5 +1,5 @@
-/* Topics are borrowed for ever: one in memory that may go away stops the program with a line that
- * says so. Each misuse runs in a child of a process that has not used Weft yet. */
+/* Topics are borrowed for ever: a topic in memory that may be freed stops the program with a
+ * message that says so. Each misuse runs in a child of a process that has not used Weft yet. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -46,7 +46,7 @@ static void finish(void)
     weft_host_destroy(host);
 }
 
-/* --- what does not ------------------------------------------------------------------------- */
+/* --- misuse -------------------------------------------------------------------------------- */
 
 static void send_local(void *arg)
 {
@@ -123,7 +123,7 @@ TEST(topic_in_permanent_memory_is_accepted)
         CHECK_EQ(weft_actor_send(pid, NULL, 0, NULL), 0);
         CHECK_EQ(weft_actor_send(pid, made, 0, NULL), 0);
         CHECK_EQ(weft_actor_send(pid, weft_topic_intern(local), 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, strerror(EINVAL), 0, NULL), 0); /* the C library's */
+        CHECK_EQ(weft_actor_send(pid, strerror(EINVAL), 0, NULL), 0); /* memory of the C library */
         CHECK_EQ(weft_actor_call(pid, made, NULL, NULL, WEFT_FOREVER), 0);
     }
     finish();

@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* What was told, in order. */
+/* The trace events, in order. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_actor_trace_event passages[256];
 static int told;
@@ -36,7 +36,7 @@ static weft_host *make_host(void)
 static weft_pid pids[3];
 static _Atomic(uint64_t) ended;
 
-/* Passes a message on, and asks for something besides. */
+/* Forwards a message, and issues a command as well. */
 static int pass(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     CHECK(n <= 1); /* one at a time */
@@ -47,7 +47,7 @@ static int pass(weft_actor *self, const struct weft_actor_event *events, size_t 
             return 0;
         }
         CHECK(events[i].trace != 0);
-        if (events[i].kind == WEFT_EVENT_COMPLETE) { /* the chain goes on with it */
+        if (events[i].kind == WEFT_EVENT_COMPLETE) { /* the trace continues with the completion */
             CHECK_EQ(weft_actor_send(pids[2], "end", events[i].tag, NULL), 0);
         } else if (weft_pid_equal(weft_actor_pid(self), pids[0])) {
             CHECK_EQ(weft_actor_send(pids[1], "middle", events[i].tag, NULL), 0);
@@ -64,7 +64,7 @@ static int at_once(const struct weft_command *command, void *arg)
     return weft_command_complete(command->actor, command->tag, 0, NULL);
 }
 
-/* The last is a fiber. */
+/* The last actor is a fiber. */
 static int last(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -103,7 +103,7 @@ TEST(trace_follows_message_across_three_actors)
     CHECK_EQ(weft_actor_spawn(host, &pids[0], &passer, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pids[1], &passer, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pids[2], &ender, NULL, NULL), 0);
-    for (uint64_t i = 0; i < MESSAGES; i++) { /* each begins a chain of its own */
+    for (uint64_t i = 0; i < MESSAGES; i++) { /* each message begins a trace of its own */
         CHECK_EQ(weft_actor_send(pids[0], "begin", i, NULL), 0);
     }
     while (atomic_load(&ended) < MESSAGES) {
@@ -124,7 +124,7 @@ TEST(trace_follows_message_across_three_actors)
         CHECK_EQ(p->event, p->topic ? WEFT_EVENT_MESSAGE : WEFT_EVENT_COMPLETE);
     }
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(told, 8 * MESSAGES); /* it is off */
+    CHECK_EQ(told, 8 * MESSAGES); /* tracing is off */
     weft_host_destroy(host);
 }
 
@@ -198,7 +198,7 @@ TEST(untraced_messages_have_no_trace_id)
     CHECK_EQ(told, 0);
 }
 
-/* --- switched while everything moves ---------------------------------------------------------- */
+/* --- switched on and off under load ----------------------------------------------------------- */
 
 static atomic_int on;
 

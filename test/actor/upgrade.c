@@ -9,10 +9,10 @@
 static struct puppet a, b;
 static int old_closed, new_closed;
 
-/* The new code: a larger state, which knows the puppet and counts its steps. */
+/* The new code: a larger state, which contains the puppet and counts its steps. */
 struct newer {
     struct puppet *puppet;
-    char *owned; /* something that must be freed once */
+    char *owned; /* a resource that must be freed exactly once */
     int steps;
 };
 
@@ -169,7 +169,7 @@ TEST(upgrade_to_invalid_kind_returns_einval)
     puppet_host_end(host);
 }
 
-/* What it sends to itself comes after this step. */
+/* Messages that it sends to itself arrive after this step. */
 static int floods_itself(weft_actor *self, weft_out *out, void *arg)
 {
     int *answers = arg;
@@ -204,8 +204,8 @@ TEST(upgrade_applies_mailbox_of_new_kind)
     puppet_host_end(host);
 }
 
-/* Sends itself the upgrade, and a message behind it. Between them comes one for another of its
- * slot. */
+/* Sends itself the upgrade and then a message. A message for an earlier actor of its slot arrives
+ * between them. */
 static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
 {
     weft_pid me = weft_actor_pid(self), other = me;
@@ -224,7 +224,7 @@ TEST(upgrade_to_dropping_mailbox_skips_messages_of_other_pid)
     struct weft_actor_info info;
     int result;
     struct puppet_job job = {.fn = upgrades_to, .arg = &drops, .result = &result};
-    slow.batch = 1; /* so that it keeps what it has not yet seen */
+    slow.batch = 1; /* so that it keeps the events that it has not seen yet */
     drops.policy = WEFT_MAILBOX_DROP_OLDEST;
     weft_host *host = puppet_host();
     start_old(host, &a);
@@ -247,7 +247,7 @@ TEST(upgrade_to_dropping_mailbox_skips_messages_of_other_pid)
 static const struct weft_actor_kind sieve, tub;
 static atomic_int taken_in, seen_by_it;
 
-/* Becomes the other kind with every message. */
+/* Switches to the other kind with every message. */
 static int alternate(weft_actor *self, const struct weft_actor_event *events, size_t n,
                      weft_out *out)
 {
@@ -301,7 +301,7 @@ TEST(messages_dropped_by_senders_are_counted_during_upgrades)
     weft_host_destroy(host);
 }
 
-/* --- without memory --------------------------------------------------------------------------- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
 {
@@ -316,7 +316,7 @@ TEST(upgrade_without_memory_falls_back_to_old_code)
     weft_host *host = puppet_host();
     start_old(host, &a);
     int err = puppet_do(&a, upgrades_in_want, NULL);
-    if (err == 0) { /* else the letter was what lacked */
+    if (err == 0) { /* otherwise the envelope could not be allocated */
         CHECK_EQ(puppet_await(&a, 1).error, -ENOMEM);
     }
     weft__alloc_fail_after(0, false);
@@ -326,7 +326,7 @@ TEST(upgrade_without_memory_falls_back_to_old_code)
     CHECK_EQ(old_closed, 1);
 }
 
-/* --- the state as it is ----------------------------------------------------------------------- */
+/* --- keeping the state ------------------------------------------------------------------------ */
 
 static const struct weft_actor_kind same_state = {.name = "same",
                                                   .state_bytes = sizeof(struct puppet *),
@@ -352,7 +352,7 @@ TEST(upgrade_may_keep_state_of_same_size)
     CHECK_EQ(weft_actor_exit(a.pid, -EIO, NULL), 0); /* the new kind traps */
     CHECK_EQ(puppet_await(&a, 3).kind, WEFT_EVENT_EXIT);
     puppet_host_end(host);
-    CHECK_EQ(old_closed, 0); /* it is one state, closed by the kind it has in the end */
+    CHECK_EQ(old_closed, 0); /* one state, closed by its last kind */
     CHECK_EQ(a.closed, 1);
 }
 
@@ -408,7 +408,7 @@ TEST(last_status_set_in_step_wins)
     weft_host *host = puppet_host();
     start_old(host, &a);
     puppet_do(&a, changes_its_mind, &a);
-    puppet_settle(&a); /* it idles on */
+    puppet_settle(&a); /* it stays idle */
     CHECK_STR(kind_of(a.pid), "older");
     CHECK_EQ(puppet_count(&a), 0);
     puppet_do(&a, changes_its_mind, NULL);
@@ -417,7 +417,7 @@ TEST(last_status_set_in_step_wins)
     CHECK_EQ(new_closed, 0);
 }
 
-/* --- many times on one worker, with messages coming ------------------------------------------- */
+/* --- many upgrades on one worker, with messages arriving -------------------------------------- */
 
 struct counter {
     uint64_t total, expected;

@@ -1,5 +1,5 @@
-/* Senders that wait for room in the mailboxes of many actors, more than there are lines to wait in:
- * each is let in by its own actor, whoever stands before it. */
+/* Senders that wait for mailbox capacity of more actors than there are wait buckets: each sender is
+ * admitted by its own receiver, whichever sender is before it in the bucket. */
 #include <errno.h>
 
 #include <weft/weft.h>
@@ -7,7 +7,7 @@
 #include "actor/waiting_fiber.h"
 #include "check.h"
 
-enum { ACTORS = 300 }; /* more than LOTS of src/actor/admission.c */
+enum { ACTORS = 300 }; /* more than WAIT_BUCKETS in src/actor/admission.c */
 
 static weft_event go[ACTORS];
 static weft_pid pids[ACTORS];
@@ -19,7 +19,7 @@ static int know_index(weft_actor *self, const char *method, const weft_buf *inpu
     return 0;
 }
 
-/* Takes nothing before it is told to; then the one that was there, and the one that waited. */
+/* Handles nothing until told to; then the queued message, and the message that waited. */
 static int receive_two(weft_actor *self, weft_buf **result)
 {
     int index = *(int *)weft_actor_state(self);
@@ -67,7 +67,7 @@ TEST(waiting_sender_in_shared_bucket_is_admitted_by_its_actor)
         CHECK_EQ(weft_pool_spawn(pool, &senders[i], send_second, (void *)(intptr_t)i, NULL), 0);
         await_waiting(senders[i]);
     }
-    for (int i = ACTORS - 1; i >= 0; i--) { /* of those in one line the last first */
+    for (int i = ACTORS - 1; i >= 0; i--) { /* within one bucket, the last one first */
         weft_event_set(&go[i]);
         CHECK_EQ(weft_join(senders[i], NULL, WEFT_FOREVER), 0);
     }

@@ -1,6 +1,6 @@
-/* A fiber of a pool of its own that calls or sends, and is known to wait for that: its message is
- * then in the mailbox. The count of a mailbox cannot tell: it includes messages that are admitted
- * and not linked yet. */
+/* A fiber in its own pool that calls or sends and is known to wait in that call, so that its
+ * message is in the mailbox. The mailbox count cannot prove this: it includes messages that are
+ * admitted but not linked yet. */
 #ifndef WEFT_TEST_ACTOR_WAITING_FIBER_H
 #define WEFT_TEST_ACTOR_WAITING_FIBER_H
 

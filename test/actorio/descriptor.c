@@ -39,7 +39,7 @@ static void join(weft_pid pid)
     }
 }
 
-/* --- an echo server: accepts one, reads, writes, until the end -------------------------------- */
+/* --- an echo server: accepts one connection, reads and writes until end of stream ------------- */
 
 enum { ACCEPT = 1, READ, WRITE, CONNECT, READY };
 
@@ -96,7 +96,7 @@ static const struct weft_actor_kind server = {.name = "server",
                                               .step = echo,
                                               .close = close_server};
 
-/* --- its client: connects, writes, waits until there is an answer, reads it ------------------- */
+/* --- its client: connects, writes, waits until the reply is readable, reads it ---------------- */
 
 struct client {
     char address[WEFT_ADDR_STRLEN];
@@ -229,8 +229,7 @@ EACH_DRIVER(failed_io_commands_complete_with_error)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* An actor that ends cancels what it waits for; a host with one that waits for ever can be
- * stopped. */
+/* An ending actor cancels its waits; a host can be stopped while an actor waits for ever. */
 EACH_DRIVER(actor_exit_cancels_its_io_commands)
 {
     char address[WEFT_ADDR_STRLEN];
@@ -256,7 +255,7 @@ EACH_DRIVER(actor_exit_cancels_its_io_commands)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* A connection that nobody takes is closed: its peer sees the end. */
+/* A connection that no actor accepts is closed: its peer sees the end of stream. */
 static int ignore(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     struct server *s = weft_actor_state(self);

@@ -1,8 +1,8 @@
-/* What our parser makes of streams of requests, for tools/differential: reads a length (4 bytes,
- * little endian) and so many bytes, again and again; prints for each stream method and target, in
- * hex, of each head that was accepted before the stream ended, was refused, or the connection would
- * have been closed; then how many there were, the status of the refusal (0: none), and how many
- * messages had their whole body. */
+/* The verdicts of Weft's parser on streams of requests, for tools/differential. Reads repeatedly a
+ * length (4 bytes, little endian) and that many bytes. For each stream, prints the method and
+ * target, in hex, of each head that was accepted before the stream ended, was refused, or the
+ * connection would have been closed; then the number of heads, the status of the refusal (0: none),
+ * and the number of messages with a complete body. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <weft/http_parse.h>

@@ -1,4 +1,4 @@
-/* Children whose standard descriptors are pipes of ours. */
+/* Child processes whose standard descriptors are pipes to this process. */
 /* not under: qemu */
 #include <fcntl.h>
 
@@ -32,7 +32,7 @@ static void *feeds(void *arg)
     return NULL;
 }
 
-/* More than both pipes hold goes through a filter: neither side may wait for the other. */
+/* More data than both pipes hold goes through a filter: neither side may deadlock on the other. */
 static void *filters(void *arg)
 {
     char block[4096];
@@ -118,7 +118,7 @@ static int count_fds(bool inherited)
     return n;
 }
 
-/* The child sees descriptors that block and are no one else's. */
+/* The child sees blocking descriptors, which it shares with no other process. */
 static void *as_programs_expect(void *arg)
 {
     weft_process *process =
@@ -127,11 +127,11 @@ static void *as_programs_expect(void *arg)
     int out = weft_process_pipe(process, 1);
     char text[100] = "";
     CHECK_EQ(weft_read_full(out, text, sizeof text - 1, NULL, WEFT_FOREVER), -ENODATA);
-    CHECK(atoi(text) <= count_fds(true) + 1); /* one that the shell may use */
+    CHECK(atoi(text) <= count_fds(true) + 1); /* a descriptor that the shell may use */
     unsigned long flags = strtoul(strstr(text, "flags:") + 6, NULL, 8);
     CHECK_EQ(flags & O_NONBLOCK, 0);
     CHECK_EQ(weft_close(out), 0);
-    ended(process, 0); /* its stdin was not taken: close ends it */
+    ended(process, 0); /* its stdin was not taken: close ends the child */
     return arg;
 }
 
@@ -157,5 +157,5 @@ TEST(failed_exec_leaks_no_pipes)
             -EBADF);
     }
     CHECK(count_fds(false) <=
-          before); /* fewer: what watched the children of before ends meanwhile */
+          before); /* fewer, because the watchers of earlier children end meanwhile */
 }

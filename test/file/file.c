@@ -1,5 +1,5 @@
-/* Files and paths: what each call does, and that none of them stops the worker or loses what it has
- * done. */
+/* Files and paths: the result of each call; no call blocks the worker, and no call loses a result
+ * after its deadline. */
 #include <weft/file.h>
 
 #include <limits.h>
@@ -47,7 +47,7 @@ static void gone(const char *name)
     CHECK_EQ(weft_unlink_at(dir, name, 0, WEFT_FOREVER), 0);
 }
 
-/* --- what they do ----------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------- */
 
 static void *reads_and_writes(void *arg)
 {
@@ -71,7 +71,7 @@ static void *reads_and_writes(void *arg)
     CHECK_EQ(weft_pread(fd, text, 5, 105, WEFT_FOREVER), 5);
     CHECK_EQ(memcmp(text, "hello", 5), 0);
     CHECK_EQ(weft_pread(fd, text, 5, 110, WEFT_FOREVER), 0);
-    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11); /* none of these has moved it */
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11); /* none of these calls has moved it */
     CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
     CHECK_EQ(weft_read_full(fd, text, 11, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(memcmp(text, "hello World", 11), 0);
@@ -189,7 +189,7 @@ EACH_DRIVER(open_beneath_refuses_escaping_paths)
     on(driver, beneath);
 }
 
-/* Regular files that were opened with O_NONBLOCK are read whole all the same. */
+/* Regular files opened with O_NONBLOCK are still read completely. */
 static void *nonblocking(void *arg)
 {
     static char big[1 << 20], back[1 << 20];
@@ -199,8 +199,7 @@ static void *nonblocking(void *arg)
     CHECK_EQ(weft_pwrite(fd, big, sizeof big, 0, WEFT_FOREVER), sizeof big);
     CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
     for (int i = 0; i < 8; i++) {
-        posix_fadvise(fd, i % 2 ? 65536 : 0, 0,
-                      POSIX_FADV_DONTNEED); /* all or a part is not cached */
+        posix_fadvise(fd, i % 2 ? 65536 : 0, 0, POSIX_FADV_DONTNEED); /* all or part is uncached */
         CHECK_EQ(weft_pread(fd, back, sizeof back, 0, WEFT_FOREVER), sizeof back);
         CHECK_EQ(memcmp(big, back, sizeof back), 0);
         memset(back, 0, sizeof back);
@@ -238,7 +237,7 @@ EACH_DRIVER(fifo_opens_at_once_and_reads_as_pipe)
     on(driver, fifos);
 }
 
-/* --- late ---------------------------------------------------------------------------------- */
+/* --- results after the deadline ------------------------------------------------------------ */
 
 static atomic_int opened, ticks;
 
@@ -249,7 +248,7 @@ static void *opens_leased(void *deadline)
     return (void *)(intptr_t)fd;
 }
 
-/* An open that waits for the end of a lease is as slow as one pleases. */
+/* An open that waits for a lease to break takes as long as the test wants. */
 static int take_lease(void)
 {
     int fd = make("leased", 0);
@@ -270,7 +269,7 @@ static void *late(void *arg)
     }
     atomic_store(&opened, 0);
     CHECK_EQ(weft_spawn(&fiber, opens_leased, &deadline, NULL), 0);
-    /* The one worker goes on while the open waits, and the deadline passes. */
+    /* The only worker keeps running while the open waits and its deadline passes. */
     for (int i = 0; i < 2 || weft_now() < deadline + MS; i++) {
         weft_yield();
         atomic_fetch_add(&ticks, 1);
@@ -279,7 +278,8 @@ static void *late(void *arg)
     CHECK_EQ(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     int got = (int)(intptr_t)result;
-    /* It came late and has what it opened; or, by a ring, it was ended before it did anything. */
+    /* The open finished after its deadline and returns the descriptor; or, with a ring, the open
+     * was cancelled before it had an effect. */
     CHECK(got >= 0 ? !before : got == -ETIMEDOUT);
     CHECK_EQ(got < 0 || weft_close(got) == 0, 1);
     CHECK(atomic_load(&ticks) > 1);
@@ -293,7 +293,7 @@ EACH_DRIVER(started_open_outlasts_deadline_without_blocking_worker)
     on(driver, late);
 }
 
-/* A time in the past begins nothing, but reads what is there. */
+/* A deadline in the past starts no operation, but reads what is cached. */
 static void *past(void *arg)
 {
     char byte = 0;
@@ -304,7 +304,8 @@ static void *past(void *arg)
     CHECK_EQ(weft_fstat(fd, &st, 0), -ETIMEDOUT);
     CHECK_EQ(weft_pwrite(fd, "x", 1, 0, WEFT_FOREVER), 1);
     ssize_t n = weft_pread(fd, &byte, 1, 0, 0);
-    CHECK((n == 1 && byte == 'x') || n == -ETIMEDOUT); /* the file system may not be able to say */
+    CHECK((n == 1 && byte == 'x') || n == -ETIMEDOUT); /* the file system may not support the
+                                                        * query */
     CHECK_EQ(weft_close(fd), 0);
     gone("f");
     return arg;
@@ -317,7 +318,7 @@ EACH_DRIVER(file_operation_past_deadline_is_not_started)
 
 /* --- all threads are busy ------------------------------------------------------------------- */
 
-#define THREADS 64 /* of the default pool */
+#define THREADS 64 /* in the default pool */
 
 static weft_event go;
 static atomic_int busy;
@@ -366,7 +367,7 @@ static void *queued(void *arg)
     fiber = started(writes, &fd);
     CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(joined(fiber), -EINTR);
-    /* A close waits for it: another file may not get the number before. */
+    /* A close waits for the operation, because another file must not get the number before. */
     fiber = started(writes, &fd);
     weft_fiber closer;
     CHECK_EQ(weft_spawn(&closer, sets, &go, NULL), 0);
@@ -376,20 +377,20 @@ static void *queued(void *arg)
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(weft_join(blocked[i], NULL, WEFT_FOREVER), 0);
     }
-    CHECK_EQ(weft_pread(copy, &byte, 1, 0, WEFT_FOREVER), 0); /* nobody has written */
+    CHECK_EQ(weft_pread(copy, &byte, 1, 0, WEFT_FOREVER), 0); /* nothing was written */
     CHECK_EQ(weft_close(copy), 0);
     gone("f");
     return arg;
 }
 
-/* --- numbers that are none --------------------------------------------------------------- */
+/* --- invalid descriptors ----------------------------------------------------------------- */
 
 static void *refuses_numbers(void *arg)
 {
     char byte = 0;
     struct statx st;
     struct iovec iov[2] = {{&byte, SIZE_MAX / 2}, {&byte, SIZE_MAX / 2}};
-    /* What stands for the working directory is no descriptor. */
+    /* AT_FDCWD is not a descriptor. */
     const int none[] = {-1, AT_FDCWD, INT_MIN, INT_MAX};
     for (int i = 0; i < 4; i++) {
         CHECK_EQ(weft_pread(none[i], &byte, 1, 0, WEFT_FOREVER), -EBADF);
@@ -428,7 +429,7 @@ TEST(queued_file_operation_can_be_ended_without_effect)
     on(WEFT_DRIVER_POLL, queued);
 }
 
-/* --- elsewhere -------------------------------------------------------------------------------- */
+/* --- outside a worker ------------------------------------------------------------------------- */
 
 TEST(plain_thread_uses_files)
 {

@@ -85,7 +85,7 @@ EACH_DRIVER(path_changes_arrive_in_order)
     on(driver, 1, sees);
 }
 
-/* --- who waits --------------------------------------------------------------------------- */
+/* --- waiters ----------------------------------------------------------------------------- */
 
 static void *waits(void *arg)
 {
@@ -100,7 +100,7 @@ static void *two_wait(void *arg)
     weft_fiber a = started(waits, NULL), b = started(waits, NULL);
     touch("x");
     CHECK_EQ(unlink(below("x")), 0);
-    CHECK_EQ(joined(a), 0); /* each gets one */
+    CHECK_EQ(joined(a), 0); /* each waiter gets one event */
     CHECK_EQ(joined(b), 0);
     a = started(waits, NULL);
     b = started(waits, NULL);
@@ -120,7 +120,7 @@ EACH_DRIVER(path_event_wakes_one_waiter_and_close_ends_all)
     on(driver, 3, two_wait);
 }
 
-/* --- too much ------------------------------------------------------------------------------- */
+/* --- queue overflow ------------------------------------------------------------------------- */
 
 static long most_events(void)
 {
@@ -145,7 +145,8 @@ static void *overflows(void *arg)
     touch("a");
     touch("b");
     CHECK(weft_pathwatch_add(watch, folder, IN_ATTRIB | IN_CREATE | IN_DELETE, WEFT_FOREVER) >= 0);
-    for (long i = 0; i < most + 10; i++) { /* the same one twice in a row would be one event */
+    for (long i = 0; i < most + 10; i++) { /* the same event twice in a row would be merged into
+                                            * one */
         CHECK_EQ(chmod(below(i % 2 ? "a" : "b"), 0600), 0);
         if (i % 1000 == 0) {
             weft_yield();
@@ -157,7 +158,7 @@ static void *overflows(void *arg)
     CHECK_EQ(err, -EOVERFLOW);
     CHECK_EQ(seen, most);
     CHECK_EQ(weft_pathwatch_next(watch, &event, 0), -ETIMEDOUT);
-    touch("c"); /* behind the gap it goes on */
+    touch("c"); /* after the overflow, events continue */
     CHECK_EQ(next().mask, IN_CREATE);
     CHECK_EQ(unlink(below("a")) | unlink(below("b")) | unlink(below("c")), 0);
     return arg;

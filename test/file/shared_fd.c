@@ -1,5 +1,5 @@
-/* Descriptors that block and that other processes have too: they are waited for without a change
- * that those would see. */
+/* Blocking descriptors that are shared with other processes: Weft waits for them without a change
+ * that the other processes would see. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,10 +11,10 @@
 
 #define MS INT64_C(1000000)
 
-static int ends[2]; /* in, out */
+static int ends[2]; /* input, output */
 
-/* So many polls are interrupted by a signal. It stands for the library's, whose only caller here is
- * Weft. */
+/* This many polls are interrupted by a signal. Replaces the C library's poll, whose only caller
+ * here is Weft. */
 static int interrupts;
 
 int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
@@ -71,7 +71,7 @@ static void *fills(void *arg)
     return (void *)(intptr_t)weft_write(fd, block, sizeof block, WEFT_FOREVER);
 }
 
-/* Everything that a wait can come to, on whatever the ends are. */
+/* Every outcome of a wait, for any kind of descriptor. */
 static void *all_ends(void *arg)
 {
     char text[8];
@@ -88,7 +88,7 @@ static void *all_ends(void *arg)
     CHECK_EQ(joined(fiber), -ECANCELED);
     blocks_still();
     if (!arg) {
-        /* A pipe that is full, then has room again. */
+        /* A full pipe that is then drained. */
         fiber = started(fills, &ends[1]);
         static char much[65536];
         CHECK(weft_read(ends[0], much, sizeof much, WEFT_FOREVER) > 0);
@@ -137,7 +137,7 @@ EACH_DRIVER(blocking_terminal_is_waited_on_without_changing_mode)
     CHECK_EQ(count_fds(), before);
 }
 
-/* Without a descriptor to spare it cannot be opened once more: then it is asked first, and read a
+/* Without a spare descriptor the file cannot be reopened: then Weft polls it first, and reads a
  * little at a time. */
 static void *few(void *arg)
 {
@@ -163,7 +163,7 @@ static void *few(void *arg)
     }
     CHECK_EQ(memcmp(text, back, sizeof back), 0);
     CHECK_EQ(weft_read(ends[0], back, 1, weft_after(MS)), -ETIMEDOUT);
-    interrupts = 1; /* then nobody knows whether it would block */
+    interrupts = 1; /* then it is unknown whether the read would block */
     CHECK_EQ(weft_read(ends[0], back, 1, 0), -ETIMEDOUT);
     CHECK_EQ(interrupts, 0);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -178,7 +178,7 @@ TEST(terminal_that_cannot_be_reopened_is_polled_before_io)
     if (terminal()) {
         int byte = 0;
         CHECK_EQ(weft_write(ends[1], &byte, 1, WEFT_FOREVER), 1);
-        CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1); /* it could, and is given back */
+        CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1); /* it was reopened; release it */
         CHECK_EQ(weft_fd_release(ends[0]) | weft_fd_release(ends[1]), 0);
         CHECK_EQ(weft_run(few, NULL, NULL, &opts), 0);
     }
@@ -196,7 +196,7 @@ TEST(plain_thread_honours_deadline_on_blocking_fd)
     CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
 }
 
-/* --- files to and from them ------------------------------------------------------------------- */
+/* --- sendfile and splice ---------------------------------------------------------------------- */
 
 #define FILE_BYTES 200000
 
@@ -225,7 +225,7 @@ static void *sends_files(void *arg)
     CHECK_EQ(weft_spawn(&fiber, drains, NULL, NULL), 0);
     CHECK_EQ(weft_sendfile_all(ends[1], file, 0, FILE_BYTES, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_sendfile(ends[1], file, FILE_BYTES, 1, WEFT_FOREVER), 0); /* its end */
+    CHECK_EQ(weft_sendfile(ends[1], file, FILE_BYTES, 1, WEFT_FOREVER), 0); /* end of file */
     while (weft_sendfile(ends[1], file, 0, FILE_BYTES, 0) > 0) {
     }
     CHECK_EQ(weft_sendfile(ends[1], file, 0, 1, weft_after(MS)), -ETIMEDOUT);
@@ -253,7 +253,7 @@ EACH_DRIVER(sendfile_does_not_change_mode_of_shared_fd)
     CHECK_EQ(weft_run(sends_files, NULL, NULL, &opts), 0);
 }
 
-/* --- pipes of our own ------------------------------------------------------------------------ */
+/* --- private pipes --------------------------------------------------------------------------- */
 
 static void *own_pipe(void *arg)
 {

@@ -1,4 +1,4 @@
-/* A chunked body: in one piece and byte by byte the same bytes come out, and the same end or
+/* A chunked body: parsed in one piece and byte by byte, it gives the same bytes and the same end or
  * refusal. */
 #include <weft/http_parse.h>
 

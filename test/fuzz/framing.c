@@ -1,5 +1,5 @@
-/* Lines, length-prefixed frames and RESP: whole and byte by byte the same messages come out. The
- * first byte chooses the machine and its options. */
+/* Lines, length-prefixed frames and RESP: parsed whole and byte by byte, the input gives the same
+ * messages. The first byte selects the parser and its options. */
 #include <weft/framing.h>
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void init(struct machine *m, uint8_t how)
                                                       .inline_commands = how & 2});
 }
 
-/* What came out, mixed into one number. */
+/* A hash of the parsed messages. */
 static void mix(uint64_t *sum, const void *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -92,7 +92,7 @@ static uint64_t run(uint8_t how, const uint8_t *data, size_t len, size_t piece)
     return sum;
 }
 
-/* The input as a body: what weft_length_prefix_write makes can be read. */
+/* The input as a body: the parser can read what weft_length_prefix_write produces. */
 static void write_and_read(uint8_t how, const uint8_t *body, size_t len)
 {
     struct machine m;

@@ -1,6 +1,7 @@
-/* Heads of requests and of responses: whole, and in two pieces, must give the same; all spans lie
- * within the head; and a head that was accepted has one way to find the end of its body. The first
- * byte of the input chooses: bit 0 a response, the rest where the cut is. */
+/* Heads of requests and responses: parsed whole and in two pieces they must give the same result;
+ * all spans lie within the head; and an accepted head has exactly one way to find the end of its
+ * body. The first byte of the input selects: bit 0 a response, the other bits the position of the
+ * cut. */
 #include <weft/http_value.h>
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static void check_head(const weft_http_head *head, const char *data, size_t n)
     fuzz_require(memcmp(data + n - 2, "\r\n", 2) == 0);
 }
 
-/* Its conditions have an answer, and nothing but a read is told 304. */
+/* Its conditions have a result, and only a read gets 304. */
 static void check_conditions(const weft_http_head *head, const char *data)
 {
     const struct weft_http_validators have = {

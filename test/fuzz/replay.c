@@ -1,5 +1,5 @@
-/* Runs a fuzz target over every file of a folder, in the order of their names: the corpus as a
- * plain test. */
+/* Runs a fuzz target over every file of a folder in the order of their names, so that the corpus is
+ * a plain test. */
 #include <dirent.h>
 
 #include "fuzz/target.h"

@@ -1,5 +1,5 @@
-/* What a fuzz target is: one file with LLVMFuzzerTestOneInput, which must return whatever the bytes
- * are, and calls fuzz_require for what must hold. tools/fuzz links it with libFuzzer, CMake with
+/* A fuzz target is one file with LLVMFuzzerTestOneInput, which must return for any input, and which
+ * calls fuzz_require for each invariant. tools/fuzz links it with libFuzzer, CMake with
  * replay.c. */
 #ifndef WEFT_FUZZ_TARGET_H
 #define WEFT_FUZZ_TARGET_H
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
         }                                                                                          \
     } while (0)
 
-/* A copy that ends with its last byte, so that a read too many is seen. */
+/* A copy that ends with its last byte, so that an overread is detected. */
 static inline void *fuzz_copy(const void *data, size_t len)
 {
     void *copy = malloc(len ? len : 1);

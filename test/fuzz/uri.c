@@ -1,5 +1,5 @@
-/* A path that is accepted stays below its root, holds nothing that was to be refused, and means
- * itself; it is never longer than what it was made of. */
+/* An accepted path stays below its root, contains no forbidden byte, and normalizes to itself; it
+ * is never longer than its input. */
 #include <weft/uri.h>
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Ranges lie within the size and are not more than the whole together; dates that are read are
- * written back as the same moment; lists of tags end. The first 8 bytes are the size. */
+/* Ranges lie within the size, and together are not larger than the whole; dates that are parsed are
+ * formatted as the same time; lists of tags end. The first 8 bytes are the size. */
 #include <weft/http_value.h>
 
 #include <errno.h>
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             fuzz_require(back == seconds);
         }
     }
-    /* A strong match is a weak one as well. */
+    /* A strong match is also a weak match. */
     bool strong = weft_http_etag_is_listed(text, len, "\"a\"", 3, false);
     fuzz_require(!strong || weft_http_etag_is_listed(text, len, "\"a\"", 3, true));
     weft_http_etag_is_listed("\"a\", W/\"b\"", 11, text, len, true);

@@ -1,4 +1,4 @@
-/* waitpid and its kin. */
+/* waitpid and related calls. */
 /* alike without hooks */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #define P_PIDFD 3
 #endif
 
-/* A child that ends with `code`, a while from now. */
+/* A child that exits with `code` after a short time. */
 static pid_t child(int code)
 {
     pid_t pid = fork();
@@ -25,7 +25,7 @@ static pid_t child(int code)
     return pid;
 }
 
-/* One that ends when it is killed, or when the test has failed long ago. */
+/* A child that ends when it is killed, or by itself long after the test has failed. */
 static pid_t lasting_child(void)
 {
     pid_t pid = fork();
@@ -103,7 +103,7 @@ IN_FIBER(hooked_waitid_waits)
     CHECK_FAILS(waitid(P_PID, (id_t)pid, &info, 0), EINVAL);
 }
 
-/* One that does not block, by the user's wish. */
+/* A descriptor that the user made non-blocking. */
 IN_FIBER(hooked_waitid_on_nonblocking_pidfd_returns_eagain)
 {
     siginfo_t info = {0};
@@ -122,7 +122,7 @@ IN_FIBER(hooked_waitid_on_nonblocking_pidfd_returns_eagain)
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-/* After some turns. */
+/* After some scheduling rounds. */
 static void *kills(void *arg)
 {
     for (int i = 0; i < 10; i++) {

@@ -64,7 +64,7 @@ IN_FIBER(hooked_accept_waits_and_hides_nonblocking_mode)
     CHECK_EQ(fcntl(got, F_GETFD), FD_CLOEXEC);
     hooked_peer_join(&peer);
     close(got);
-    /* The user's wish, in both ways to say it, and for a copy. */
+    /* The user's non-blocking mode, set in both ways, and seen through a duplicate. */
     CHECK_EQ(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
     CHECK_FAILS(accept(fd, NULL, NULL), EAGAIN);
     CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
@@ -103,7 +103,7 @@ static void accept_one(void *arg)
     }
 }
 
-/* The listener is non-blocking by the hooks, and a thread that accepts there must not notice. */
+/* The hooks made the listener non-blocking; a plain thread that accepts on it must not notice. */
 IN_FIBER(thread_accept_on_listener_used_by_fiber_waits)
 {
     struct sockaddr_in addr;
@@ -112,7 +112,7 @@ IN_FIBER(thread_accept_on_listener_used_by_fiber_waits)
     struct timeval time = {.tv_usec = 30000};
     CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
     int64_t start = weft_now();
-    CHECK_FAILS(accept(fd, NULL, NULL), EAGAIN); /* the timeout of the socket */
+    CHECK_FAILS(accept(fd, NULL, NULL), EAGAIN); /* the socket's timeout */
     CHECK(hooked_since(start) >= 0.029);
     struct accepting a = {.fd = fd};
     hooked_peer_start(&peer, accept_one, &a);
@@ -129,7 +129,7 @@ IN_FIBER(thread_accept_on_listener_used_by_fiber_waits)
     close(fd);
 }
 
-/* And where no fiber was, its call is the plain one: its time passes once. */
+/* Where no fiber has used the socket, the call is the plain one: its timeout passes once. */
 TEST(thread_accept_timeout_elapses_once)
 {
     struct sockaddr_in addr;
@@ -137,10 +137,10 @@ TEST(thread_accept_timeout_elapses_once)
     double least = 60;
     struct timeval time = {.tv_usec = 200000};
     CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
-    for (int i = 0; i < 50 && least >= 0.39; i++) { /* a busy machine may make one of them late */
+    for (int i = 0; i < 50 && least >= 0.39; i++) { /* a busy machine may delay one of them */
         int64_t start = weft_now();
         if (accept(fd, NULL, NULL) < 0 && errno == EINTR) {
-            continue; /* by a ring that this thread had */
+            continue; /* because of a ring that this thread had */
         }
         CHECK_EQ(errno, EAGAIN);
         least = hooked_since(start) < least ? hooked_since(start) : least;
@@ -159,7 +159,8 @@ IN_FIBER(hooked_connect_succeeds_or_fails_with_errno)
     close(client);
     close(fd);
     client = tcp();
-    fd = bound(&addr); /* and does not listen; a port that is closed could be another's */
+    fd = bound(&addr); /* bound, and does not listen; a closed port could belong to another
+                        * process */
     CHECK_FAILS(connect(client, (struct sockaddr *)&addr, sizeof addr), ECONNREFUSED);
     close(client);
     close(fd);
@@ -172,7 +173,7 @@ IN_FIBER(hooked_connect_succeeds_or_fails_with_errno)
     close(pipes[1]);
 }
 
-/* A listener with no room does not answer: connections to it hang. */
+/* A listener with a full backlog does not answer: connections to it hang. */
 static int fill(const struct sockaddr_in *addr, int fds[8])
 {
     int n = 0;
@@ -227,7 +228,7 @@ IN_FIBER(hooked_unix_connect_waits_for_backlog)
     socklen_t len = sizeof(sa_family_t);
     struct hooked_peer peer;
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&addr, len), 0); /* a name of the kernel's choice */
+    CHECK_EQ(bind(fd, (struct sockaddr *)&addr, len), 0); /* a name that the kernel chooses */
     len = sizeof addr;
     CHECK_EQ(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
     CHECK_EQ(listen(fd, 0), 0);

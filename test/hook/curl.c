@@ -1,4 +1,4 @@
-/* HTTP through libcurl's easy calls, from a server that takes its time. */
+/* HTTP through libcurl's easy interface, from a slow server. */
 /* needs: libcurl */
 /* not under: tsan valgrind qemu */
 /* serial */
@@ -74,7 +74,7 @@ static void *fetches(void *arg)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, count);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, &got);
-    for (int i = 0; i < 2; i++) { /* the second on the same connection */
+    for (int i = 0; i < 2; i++) { /* the second request on the same connection */
         got = 0;
         CHECK_EQ(curl_easy_perform(easy), CURLE_OK);
         curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -97,7 +97,7 @@ static void *gives_up(void *arg)
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, &got);
     int64_t from = weft_now();
     CURLcode code = curl_easy_perform(easy);
-    /* A machine may be so slow that the answer comes before it is late. */
+    /* A machine may be so slow that the response arrives before the timeout is noticed. */
     CHECK(code == CURLE_OPERATION_TIMEDOUT || (code == CURLE_OK && hooked_since(from) >= 1));
     curl_easy_cleanup(easy);
     return arg;
@@ -109,7 +109,7 @@ TEST(fibers_fetch_concurrently_through_libcurl)
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {
         if (drivers_have((enum weft_driver)i)) {
-            /* One after the other: 60 s. */
+            /* Sequentially: 60 s. */
             double seconds = server_crowd_within(30, (enum weft_driver)i, FIBERS, fetches);
             printf("  on %s: %d fibers, 2 fetches of 1 s each: %.2f s\n", drivers_names[i], FIBERS,
                    seconds);

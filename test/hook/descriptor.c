@@ -1,4 +1,4 @@
-/* dup, dup2, dup3, fcntl, close: what is known of a number follows it. */
+/* dup, dup2, dup3, fcntl, close: the state that the hooks keep for a descriptor follows it. */
 /* alike without hooks */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -55,13 +55,13 @@ IN_FIBER(hooked_dup_shares_fd_state)
     }
 }
 
-/* A number that was closed past the hooks, as fclose does it, and has come again. */
+/* A number that was closed without the hooks, as fclose does, and then reused. */
 IN_FIBER(fd_reused_after_unhooked_close_is_reclassified)
 {
     int ends[2], pipes[2];
     char buf[8];
     pair(ends);
-    receive_later(ends[0], &ends[1]); /* the driver knows it */
+    receive_later(ends[0], &ends[1]); /* the driver knows the number */
     int number = ends[0];
     CHECK_EQ(syscall(SYS_close, number), 0);
     close(ends[1]);
@@ -79,7 +79,7 @@ IN_FIBER(fd_reused_after_unhooked_close_is_reclassified)
     }
     CHECK_EQ(write(number, "abc", 3), 3);
     receive_later(number, &ends[1]);
-    for (int i = 0; i < 100; i++) { /* the kernel gives the same numbers again and again */
+    for (int i = 0; i < 100; i++) { /* the kernel reuses the same numbers */
         int other[2];
         CHECK_EQ(syscall(SYS_close, number), 0);
         syscall(SYS_close, ends[1]);
@@ -110,7 +110,7 @@ static void *types(void *arg)
     return NULL;
 }
 
-/* A file's number that is a terminal's now: others run while it is waited for. */
+/* A file's number that now names a terminal: other fibers run during the wait. */
 IN_FIBER(terminal_with_reused_file_fd_does_not_block_worker)
 {
     char buf[8];
@@ -145,7 +145,7 @@ static void *reads(void *arg)
     return NULL;
 }
 
-/* Where a thread would go on waiting, a fiber is told. */
+/* Where a plain thread would wait on, a fiber gets an error. */
 IN_FIBER(hooked_close_ends_waits)
 {
     int ends[2];
@@ -166,7 +166,7 @@ IN_FIBER(hooked_close_ends_waits)
     }
 }
 
-/* Between vfork and exec a child has the parent's memory, but descriptors of its own. */
+/* Between vfork and exec a child shares the parent's memory, but has its own descriptors. */
 __attribute__((noinline)) static pid_t vfork_and_close(int fd, int end)
 {
     pid_t pid = vfork();
@@ -191,7 +191,7 @@ IN_FIBER(close_in_vfork_child_leaves_parent_state)
     close(ends[1]);
 }
 
-/* A forked child is one plain thread. */
+/* A forked child has one plain thread. */
 IN_FIBER(forked_child_makes_plain_calls)
 {
     int ends[2], status;

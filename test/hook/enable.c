@@ -1,4 +1,4 @@
-/* Which calls are hooked, where a fiber that makes them runs, and what they cost. */
+/* Which calls are hooked, on which threads, and what a hooked call costs. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 static _Atomic(long) allocations;
 
-/* In front of the C library's: counts. A sanitizer has its own there. */
+/* Interposed before the C library's function to count calls. A sanitizer interposes its own. */
 #include "fiber/sanitizer.h"
 #if !WEFT__ASAN && !WEFT__TSAN
 extern void *__libc_malloc(size_t n);
@@ -31,8 +31,8 @@ static void *yields(void *arg)
     return NULL;
 }
 
-/* Whether others run while this one sleeps: not each time, if the CPU is taken away for as long as
- * the sleep. */
+/* Whether other fibers run while this one sleeps. Not every attempt succeeds: the machine may take
+ * the CPU away for as long as the sleep. */
 static bool lets_others_run(_Atomic(int) *turns)
 {
     int before = *turns;
@@ -72,7 +72,7 @@ TEST(plain_thread_makes_plain_calls)
     CHECK_EQ(nanosleep(&time, NULL), 0);
 }
 
-/* --- where they run --------------------------------------------------------------------------- */
+/* --- where hooked calls apply ----------------------------------------------------------------- */
 
 static unsigned bound_on(unsigned worker)
 {
@@ -91,7 +91,7 @@ static void *calls(void *arg)
     }
     CHECK_EQ(before, 0);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    CHECK_EQ(send(ends[0], "x", 1, 0), 1); /* does not wait, and binds */
+    CHECK_EQ(send(ends[0], "x", 1, 0), 1); /* does not wait, and binds the fiber */
     int worker = weft_worker_self();
     CHECK_EQ(bound_on((unsigned)worker), 1);
     for (int i = 0; i < 1000; i++) {
@@ -154,7 +154,7 @@ static void *here(void *arg)
     return NULL;
 }
 
-/* The caller is away: nobody would run what is put there. */
+/* The caller thread is away: no thread would run a task put on its worker. */
 TEST(hooked_fibers_avoid_absent_caller)
 {
     weft_pool *pool;
@@ -179,7 +179,7 @@ static void *computes(void *arg)
     struct timeval time = {.tv_usec = 10000};
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
-    CHECK_FAILS(HOOKED_AGAIN(recv(ends[0], &c, 1, 0)), EAGAIN); /* by the plain call */
+    CHECK_FAILS(HOOKED_AGAIN(recv(ends[0], &c, 1, 0)), EAGAIN); /* with the plain call */
     struct pollfd one = {.fd = ends[0], .events = POLLIN};
     CHECK_EQ(poll(&one, 1, 5), 0);
     close(ends[0]);
@@ -193,7 +193,7 @@ TEST(compute_pool_fiber_makes_plain_calls)
     CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
 }
 
-/* A frame has no stack of its own to wait on. */
+/* A frame has no stack to wait on. */
 struct stepping {
     weft_frame frame;
     int over; /* a number that the runtime knows */
@@ -234,7 +234,7 @@ IN_FIBER(frame_step_makes_plain_calls)
     weft_frame_init(&frame.frame, &stepping);
     CHECK_EQ(weft_spawn_frame(&fiber, &frame.frame, NULL), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(recv(ends[0], &c, 1, 0), 1); /* the number is the step's socket now */
+    CHECK_EQ(recv(ends[0], &c, 1, 0), 1); /* the number now names the step's socket */
     CHECK_EQ(c, 'y');
     CHECK_EQ(recv(ends[0], &c, 1, 0), 0);
     close(ends[0]);
@@ -249,7 +249,7 @@ static void *sleeps_in_group(void *arg)
     for (int i = 0; i < 60000 && *asleep < 5; i++) {
         usleep(1000);
     }
-    CHECK_EQ(*asleep, 5); /* all sleep together */
+    CHECK_EQ(*asleep, 5); /* all fibers sleep at the same time */
     return NULL;
 }
 
@@ -272,7 +272,7 @@ TEST(dispatcher_fibers_wait_in_hooked_calls)
     weft_dispatcher_destroy(dispatcher);
 }
 
-/* --- what they cost --------------------------------------------------------------------------- */
+/* --- cost ------------------------------------------------------------------------------------- */
 
 IN_FIBER(hooked_calls_on_ready_fd_allocate_nothing)
 {
@@ -318,7 +318,7 @@ static void *waits_for_ever(void *arg)
     FD_ZERO(&in);
     FD_SET(ends[0], &in);
     CHECK_FAILS(select(ends[0] + 1, &in, NULL, NULL, NULL), ECANCELED);
-    CHECK_EQ(send(ends[1], "x", 1, 0), 1); /* what need not wait goes through */
+    CHECK_EQ(send(ends[1], "x", 1, 0), 1); /* calls that need not wait succeed */
     CHECK_EQ(recv(ends[0], &c, 1, 0), 1);
     close(ends[0]);
     close(ends[1]);
@@ -350,7 +350,7 @@ static void tell(int number)
     errno = before;
 }
 
-/* A handler that writes into a pipe, as they do, at any moment of a fiber's life. */
+/* A handler that writes into a pipe, as handlers do, at any moment of a fiber's life. */
 IN_FIBER(signal_handler_may_write_to_pipe)
 {
     struct sigaction act = {.sa_handler = tell, .sa_flags = SA_RESTART};

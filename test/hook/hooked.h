@@ -1,9 +1,10 @@
 /* For tests of hooked calls: IN_FIBER(name) is a test whose body runs in a fiber of a pool with one
- * worker, on every driver. The same program is linked without the hooks too, and must do the same:
- * who answers a call that waits is a thread. There the driver has no part in it, and a ring must
- * not: the end of one interrupts, some time later, what its thread waits for in the kernel. A write
- * to a pipe then is short, and a wait with a timeout comes to EINTR. Plain calls of a program with
- * hooks may meet the same: HOOKED_AGAIN. */
+ * worker, on every driver. The same program is also linked without the hooks and must behave the
+ * same; the peer of a waiting call is therefore a thread. Without the hooks the driver is not
+ * involved, and a ring must not be used: when a ring is torn down, it later interrupts the calls
+ * that its thread waits for in the kernel. A write to a pipe then is short, and a wait with a
+ * timeout returns EINTR. Plain calls of a program with hooks may see the same interruptions:
+ * HOOKED_AGAIN. */
 #ifndef WEFT_TEST_HOOK_HOOKED_H
 #define WEFT_TEST_HOOK_HOOKED_H
 
@@ -17,8 +18,9 @@
 #include "fiber/sanitizer.h"
 #include "io/drivers.h"
 
-/* ThreadSanitizer has these calls before us, and takes no notice of what happens inside them: not
- * of the locks of a fiber that switches there either. So they are called past it. */
+/* ThreadSanitizer intercepts these calls before the hooks, and ignores everything that happens
+ * inside them, including the locks of a fiber that switches there. So they are called past
+ * ThreadSanitizer. */
 #if WEFT__TSAN
 #include <dlfcn.h>
 #include <poll.h>
@@ -81,7 +83,7 @@ __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)
     }
 }
 
-/* What the call comes to when nothing interrupts it. */
+/* The result of the call when nothing interrupts it. */
 #define HOOKED_AGAIN(call)                                                                         \
     ({                                                                                             \
         __typeof__(call) hooked_result_;                                                           \
@@ -91,7 +93,7 @@ __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)
         hooked_result_;                                                                            \
     })
 
-/* A call fails, with this errno. */
+/* A call fails with this errno. */
 #define CHECK_FAILS(call, err)                                                                     \
     do {                                                                                           \
         errno = 0;                                                                                 \
@@ -99,8 +101,8 @@ __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)
         CHECK_EQ(errno, err);                                                                      \
     } while (0)
 
-/* A plain thread that runs fn(arg) a while from now, when the caller is likely to wait already; and
- * its end. */
+/* Starts a plain thread that runs fn(arg) after a short time, when the caller is likely to wait
+ * already; and joins it. */
 struct hooked_peer {
     pthread_t thread;
     void (*fn)(void *arg);

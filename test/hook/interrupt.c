@@ -1,5 +1,5 @@
-/* An interrupt that ends a wait of a call that succeeds all the same, because something has come or
- * a part was moved, is not lost: the fiber's next wait ends with it. */
+/* An interrupt may end the wait of a call that still succeeds, because data arrived or a part was
+ * transferred. The interrupt is not lost: it ends the fiber's next wait. */
 /* labels: valgrind */
 #include <poll.h>
 #include <sys/select.h>
@@ -12,7 +12,7 @@ enum { MANY = 4 << 20 };
 static weft_fiber waiter;
 static int ends[2];
 
-/* Both at once, while the waiter waits: there is one worker, and this fiber runs on it. */
+/* Both at once while the waiter waits: there is one worker, and this fiber runs on it. */
 static void *interrupts_and_writes(void *arg)
 {
     CHECK_EQ(weft_fiber_interrupt(waiter), 0);
@@ -99,7 +99,7 @@ IN_FIBER(partial_pipe_write_keeps_interrupt_pending)
     free(bytes);
 }
 
-/* Nothing was moved: the call itself fails, and nothing is left. */
+/* Nothing was transferred: the call itself fails, and no interrupt stays pending. */
 IN_FIBER(recv_of_nothing_returns_eintr_and_clears_interrupt)
 {
     char byte;

@@ -1,5 +1,5 @@
-/* Many fibers on several workers, with blocking calls only: bytes through sockets and pipes, a
- * queue with a mutex and a condition, and descriptors whose numbers come again and again. */
+/* Many fibers on several workers that use only blocking calls: bytes through sockets and pipes, a
+ * queue with a mutex and a condition variable, and descriptors whose numbers are reused. */
 /* not under: tsan */
 #include <pthread.h>
 #include <sys/socket.h>

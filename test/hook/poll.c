@@ -93,7 +93,7 @@ IN_FIBER(hooked_poll_of_many_fds_waits)
           fds[3].revents == 0);
     hooked_peer_join(&peer);
     take(ends[1][0]);
-    /* An end is reported, asked for or not. */
+    /* A hang-up is reported whether requested or not. */
     hooked_peer_start(&peer, close_it, &ends[2][1]);
     CHECK_EQ(poll(fds, 5, -1), 1);
     CHECK_EQ(fds[4].revents, POLLHUP);
@@ -127,7 +127,7 @@ IN_FIBER(hooked_ppoll_and_pselect_apply_signal_mask)
     CHECK_EQ(ppoll(&one, 1, NULL, NULL), 1);
     hooked_peer_join(&peer);
     take(ends[0]);
-    /* A signal that only the mask lets through ends it. */
+    /* A signal that only the call's mask admits ends the wait. */
     struct sigaction act = {.sa_handler = on_signal};
     sigset_t blocked, before, open;
     sigaction(number, &act, NULL);
@@ -178,7 +178,7 @@ IN_FIBER(hooked_select_returns_ready_set_and_remaining_time)
     CHECK_EQ(select(most, &in, &out, NULL, NULL), 2);
     CHECK(FD_ISSET(other[0], &in) && FD_ISSET(ends[0], &out) && !FD_ISSET(ends[0], &in));
     take(other[0]);
-    /* As long as can be said, and a little more: the C library takes it for that. */
+    /* The longest representable timeout, and a little more: the C library treats both alike. */
     FD_ZERO(&in);
     FD_SET(other[0], &in);
     time = (struct timeval){.tv_sec = LONG_MAX, .tv_usec = 3000000};
@@ -199,8 +199,8 @@ IN_FIBER(hooked_select_returns_ready_set_and_remaining_time)
     close_pair(ends);
 }
 
-/* Some pass the limit of descriptors, and have sets that are smaller: what is behind them is not
- * theirs. */
+/* Some programs pass the descriptor limit as nfds together with smaller sets: the call must not
+ * touch the memory after a set. */
 IN_FIBER(hooked_select_reads_no_set_beyond_fd_limit)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -208,7 +208,7 @@ IN_FIBER(hooked_select_reads_no_set_beyond_fd_limit)
     struct timeval time = {.tv_usec = 5000};
 #ifdef __aarch64__
     if (!weft_hook_is_active()) {
-        return; /* qemu's own call reads on */
+        return; /* qemu's own call reads further */
     }
 #endif
     char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -269,7 +269,7 @@ IN_FIBER(hooked_epoll_wait_waits)
     close_pair(ends);
 }
 
-/* No descriptor is left for what a wait of several needs. */
+/* No descriptor is left for what a wait on several descriptors needs. */
 IN_FIBER(hooked_poll_works_at_fd_limit)
 {
     int ends[2], other[2], last;
@@ -282,7 +282,7 @@ IN_FIBER(hooked_poll_works_at_fd_limit)
     few = (struct rlimit){.rlim_cur = (rlim_t)last, .rlim_max = before.rlim_max};
     close(last);
     struct pollfd fds[] = {{.fd = ends[0], .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
-    CHECK_EQ(poll(fds, 2, 1), 0); /* what the runtime needs is there */
+    CHECK_EQ(poll(fds, 2, 1), 0); /* the runtime has the descriptors that it needs */
     setrlimit(RLIMIT_NOFILE, &few);
     hooked_peer_start(&peer, write_byte, &ends[1]);
     CHECK_EQ(poll(fds, 2, -1), 1);

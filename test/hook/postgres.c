@@ -1,4 +1,4 @@
-/* PostgreSQL through libpq, which knows nothing of fibers. */
+/* PostgreSQL through libpq, which knows nothing about fibers. */
 /* needs: libpq */
 /* not under: tsan valgrind qemu */
 /* serial */
@@ -74,7 +74,7 @@ static void *asks(void *arg)
     return NULL;
 }
 
-/* Rows that take several reads, and an error. */
+/* Rows that need several reads, and an error. */
 static void *reads(void *arg)
 {
     PGconn *c = connections[(intptr_t)arg];
@@ -99,7 +99,7 @@ static void *finishes(void *arg)
 static void crowd(enum weft_driver driver)
 {
     double connect = server_crowd_on(driver, FIBERS, connects);
-    double query = server_crowd_within(1, driver, FIBERS, asks); /* one after the other: 20 s */
+    double query = server_crowd_within(1, driver, FIBERS, asks); /* sequentially: 20 s */
     double rows = server_crowd_on(driver, 10, reads);
     server_crowd_on(driver, FIBERS, finishes);
     printf("  %d connections %.2f s, %d times pg_sleep(0.2) %.2f s, rows %.2f s\n", FIBERS, connect,

@@ -1,8 +1,8 @@
-/* Mutexes and conditions of the C library, between fibers of one worker and of several, and
+/* pthread mutexes and condition variables between fibers of one worker and of several, and
  * threads. */
 /* alike without hooks */
 /* not under: tsan */
-/* (ThreadSanitizer follows threads, not fibers, into a mutex, and minds the unlocks that must
+/* (ThreadSanitizer tracks a mutex by thread, not by fiber, and reports the unlocks that must
  * fail.) */
 #include <pthread.h>
 #include <sys/socket.h>
@@ -93,7 +93,7 @@ static void *enters(void *arg)
         CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
         CHECK_EQ(s->inside++, 0);
         struct timespec time = {.tv_nsec = 50000};
-        nanosleep(&time, NULL); /* others run, and want it */
+        nanosleep(&time, NULL); /* other fibers run, and try to lock it */
         s->count++;
         CHECK_EQ(--s->inside, 0);
         CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
@@ -114,7 +114,7 @@ static void exclude(int type, unsigned workers)
     for (int i = 0; i < N; i++) {
         CHECK_EQ(weft_pool_spawn(pool, &fibers[i], enters, &s, NULL), 0);
     }
-    enters(&s); /* a plain thread as well */
+    enters(&s); /* also from a plain thread */
     for (int i = 0; i < N; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
@@ -127,7 +127,7 @@ static void exclude(int type, unsigned workers)
 TEST(hooked_mutex_excludes_fibers_of_all_workers)
 {
     if (!weft_hook_is_loaded()) {
-        return; /* a fiber that sleeps with it would be met by itself */
+        return; /* deadlock: a fiber would sleep while holding it */
     }
     for (unsigned workers = 1; workers <= 3; workers += 2) {
         exclude(PTHREAD_MUTEX_NORMAL, workers);
@@ -137,7 +137,7 @@ TEST(hooked_mutex_excludes_fibers_of_all_workers)
     }
 }
 
-/* --- conditions ------------------------------------------------------------------------------- */
+/* --- condition variables ---------------------------------------------------------------------- */
 
 static void add_item(void *arg)
 {
@@ -176,7 +176,7 @@ IN_FIBER(hooked_condition_wait_waits_and_times_out)
     CHECK_EQ(pthread_cond_clockwait(&s.cond, &s.mutex, CLOCK_MONOTONIC, &soon), ETIMEDOUT);
     CHECK(hooked_since(start) < 30);
     CHECK_EQ(pthread_mutex_unlock(&s.mutex), 0);
-    /* A condition may have a clock of its own. */
+    /* A condition variable may have its own clock. */
     pthread_condattr_t attr;
     pthread_cond_t monotonic;
     CHECK_EQ(pthread_condattr_init(&attr), 0);

@@ -34,7 +34,7 @@ IN_FIBER(hooked_pipe_read_waits)
     CHECK_EQ(readv(ends[0], iov, 2), 5);
     CHECK(memcmp(buf, "he", 2) == 0 && memcmp(more, "llo", 3) == 0);
     hooked_peer_join(&peer);
-    CHECK_EQ(fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0); /* its mode is not touched */
+    CHECK_EQ(fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0); /* its mode does not change */
     hooked_peer_start(&peer, close_it, &ends[1]);
     CHECK_EQ(read(ends[0], buf, sizeof buf), 0);
     hooked_peer_join(&peer);
@@ -98,7 +98,7 @@ IN_FIBER(hooked_nonblocking_pipe_returns_eagain)
 {
     int ends[2];
     CHECK_EQ(pipe2(ends, O_NONBLOCK), 0);
-    size_t room = (size_t)fcntl(ends[1], F_GETPIPE_SZ); /* less where there are very many pipes */
+    size_t room = (size_t)fcntl(ends[1], F_GETPIPE_SZ); /* less on a system with very many pipes */
     char *buf = calloc(1, room + 5000);
     CHECK_FAILS(read(ends[0], buf, 1), EAGAIN);
     CHECK_EQ(write(ends[1], buf, room + 5000), room);
@@ -111,7 +111,7 @@ IN_FIBER(hooked_nonblocking_pipe_returns_eagain)
     free(buf);
 }
 
-/* A terminal is one that the kernel cannot be asked not to wait for. */
+/* A terminal offers no non-blocking read flag. */
 IN_FIBER(hooked_terminal_read_waits)
 {
     char buf[16], *all = pattern(20000);
@@ -157,7 +157,7 @@ IN_FIBER(hooked_files_are_read_and_written_whole)
     struct iovec iov[] = {{buf, 3}, {buf + 3, 60}};
     CHECK_EQ(readv(fd, iov, 2), 10);
     close(fd);
-    /* Not in the page cache: it comes from the disk. */
+    /* Not in the page cache: the read goes to the disk. */
     enum { BIG = 3 << 20 };
     char cold[] = "/var/tmp/weft-hook-XXXXXX", *all = pattern(BIG), *back = malloc(BIG);
     fd = mkstemp(cold);
@@ -204,7 +204,7 @@ IN_FIBER(hooked_eventfd_read_waits)
     CHECK_FAILS(write(fd, &count, 4), EINVAL);
     uint64_t most = UINT64_MAX - 2;
     CHECK_EQ(write(fd, &most, sizeof most), 8);
-    hooked_peer_start(&peer, take_all, &fd); /* it is full, and then has room */
+    hooked_peer_start(&peer, take_all, &fd); /* full, then drained */
     add_one(&fd);
     hooked_peer_join(&peer);
     CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);

@@ -1,4 +1,4 @@
-/* Redis through hiredis, which reads and writes blocking sockets. */
+/* Redis through hiredis, which uses blocking sockets. */
 /* needs: hiredis */
 /* not under: tsan valgrind qemu */
 /* serial */
@@ -54,7 +54,7 @@ static void *talks(void *arg)
         CHECK_EQ(reply->integer, i * (i + 1) / 2);
         freeReplyObject(reply);
     }
-    /* The server answers when nothing has come for a while: all wait together. */
+    /* The server replies when nothing has arrived for a while: all fibers wait at the same time. */
     redisReply *reply = redisCommand(c, "BLPOP empty:%d 1", me);
     CHECK(reply && reply->type == REDIS_REPLY_NIL);
     freeReplyObject(reply);
@@ -65,7 +65,7 @@ static void *talks(void *arg)
     return NULL;
 }
 
-/* hiredis sets SO_RCVTIMEO, and takes EAGAIN for the timeout. */
+/* hiredis sets SO_RCVTIMEO, and treats EAGAIN as the timeout. */
 static void *times_out(void *arg)
 {
     redisContext *c = connected();
@@ -82,7 +82,7 @@ TEST(fibers_use_hiredis_concurrently)
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {
         if (drivers_have((enum weft_driver)i)) {
-            /* One after the other: 50 s. */
+            /* Sequentially: 50 s. */
             double seconds = server_crowd_within(25, (enum weft_driver)i, FIBERS, talks);
             printf("  on %s: %d fibers, 52 commands each, one of 1 s: %.2f s\n", drivers_names[i],
                    FIBERS, seconds);

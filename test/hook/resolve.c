@@ -1,4 +1,4 @@
-/* getaddrinfo, getnameinfo, gethostbyname. Names that need no server. */
+/* getaddrinfo, getnameinfo, gethostbyname, for names that need no server. */
 /* alike without hooks */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -15,7 +15,7 @@ static void *ask_plainly(void *name)
     return NULL;
 }
 
-/* Mostly "localhost". As a plain thread is told. */
+/* Usually "localhost"; the name that a plain thread gets. */
 static const char *name_of_loopback(void)
 {
     static char name[64];
@@ -79,7 +79,7 @@ static void *asks(void *arg)
     return NULL;
 }
 
-/* The static answer is each fiber's own. */
+/* Each fiber has its own static result. */
 IN_FIBER(gethostbyname_result_is_per_fiber)
 {
     static char names[8][24];

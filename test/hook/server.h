@@ -1,5 +1,5 @@
-/* For tests with a real server: started in a folder of its own, on a Unix socket or a port of the
- * kernel's choice, and ended with the test whatever becomes of it. */
+/* For tests with a real server: it runs in a temporary folder, on a Unix socket or on a port that
+ * the kernel chooses, and ends with the test, whatever the test's outcome. */
 #ifndef WEFT_TEST_HOOK_SERVER_H
 #define WEFT_TEST_HOOK_SERVER_H
 
@@ -12,16 +12,16 @@
 
 #include "hook/hooked.h"
 
-#define SERVER_TRIES 6000  /* of 50 ms, for it to start */
-#define SERVER_ATTEMPTS 50 /* at what is to be quick: a busy machine may make one of them late */
+#define SERVER_TRIES 6000  /* of 50 ms each, for its start */
+#define SERVER_ATTEMPTS 50 /* for a time limit: a busy machine may delay one of them */
 
 struct server {
     pid_t pid;
     char folder[64];
-    const struct passwd *user; /* who it runs as, if not as we do */
+    const struct passwd *user; /* the user it runs as, if not the test's */
 };
 
-/* Servers that refuse to run as root run as `user`. */
+/* A server that refuses to run as root runs as `user`. */
 __attribute__((unused)) static void server_init(struct server *server, const char *user)
 {
     *server = (struct server){.folder = "/tmp/weft-server-XXXXXX"};
@@ -65,7 +65,7 @@ __attribute__((unused)) static void server_remove(struct server *server)
     CHECK_EQ(system(command), 0);
 }
 
-/* The log goes to stderr: something went wrong. */
+/* Copies the log to stderr after a failure. */
 __attribute__((unused, noreturn)) static void server_fail(struct server *server, const char *what)
 {
     char command[128];
@@ -85,7 +85,7 @@ __attribute__((unused)) static void server_stop(struct server *server, int numbe
     server_remove(server);
 }
 
-/* n fibers of one worker run fn; how long it took. */
+/* Runs fn in n fibers of one worker; returns the elapsed time. */
 struct server_crowd {
     weft_fn fn;
     int count;
@@ -119,7 +119,7 @@ __attribute__((unused)) static double server_crowd_on(enum weft_driver driver, i
     return crowd.seconds;
 }
 
-/* Within so many seconds. How long it took. */
+/* The same, with a limit in seconds. Returns the elapsed time. */
 __attribute__((unused)) static double server_crowd_within(double limit, enum weft_driver driver,
                                                           int count, weft_fn fn)
 {

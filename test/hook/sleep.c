@@ -13,7 +13,7 @@ IN_FIBER(hooked_sleeps_last_requested_time)
     CHECK_EQ(nanosleep(&time, NULL), 0);
     CHECK(weft_now() - start >= 30 * MS);
     start = weft_now();
-    CHECK_EQ(usleep(500), 0); /* below a millisecond too */
+    CHECK_EQ(usleep(500), 0); /* also below a millisecond */
     CHECK(weft_now() - start >= 500000);
     start = weft_now();
     CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL), 0);
@@ -56,7 +56,7 @@ static void interrupt(void *arg)
     weft_fiber_interrupt(*(weft_fiber *)arg);
 }
 
-/* Only a fiber's sleep knows what an interrupt is. */
+/* Only a fiber's sleep can be interrupted by weft_fiber_interrupt. */
 IN_FIBER(interrupted_hooked_sleep_returns_remaining_time)
 {
     if (!weft_hook_is_active()) {
@@ -118,5 +118,5 @@ IN_FIBER(fibers_sleep_concurrently_in_hooked_calls)
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
-    CHECK(hooked_since(start) < 30); /* one after the other it would be 30 s */
+    CHECK(hooked_since(start) < 30); /* sequentially it would be 30 s */
 }

@@ -1,4 +1,4 @@
-/* recv, send and their kin: bytes, messages, timeouts, and who wants a socket not to block. */
+/* recv, send and related calls: bytes, messages, timeouts, and non-blocking sockets. */
 /* not under: qemu */
 /* alike without hooks */
 #include <arpa/inet.h>
@@ -164,8 +164,8 @@ static void tcp_pair(int ends[2])
     CHECK_EQ(close(fd), 0);
 }
 
-/* What is there stays, and the call ends where a plain one would: at once, or when the socket's
- * time is over. */
+/* Pending data stays, and the call ends where a plain call would: at once, or at the socket's
+ * timeout. */
 IN_FIBER(hooked_recv_peek_waitall_ends_as_plain_call)
 {
     int ends[2], on = 1;
@@ -173,7 +173,7 @@ IN_FIBER(hooked_recv_peek_waitall_ends_as_plain_call)
     struct timeval time = {.tv_usec = 30000};
     pair(ends);
     CHECK_EQ(send(ends[1], "ab", 2, 0), 2);
-    CHECK_EQ(recv(ends[0], buf, 5, MSG_PEEK | MSG_WAITALL), 2); /* a Unix socket's does not wait */
+    CHECK_EQ(recv(ends[0], buf, 5, MSG_PEEK | MSG_WAITALL), 2); /* a Unix socket does not wait */
     close_pair(ends);
     tcp_pair(ends);
     CHECK_EQ(send(ends[1], "ab", 2, 0), 2);
@@ -260,7 +260,7 @@ IN_FIBER(hooked_datagrams_arrive_singly_and_in_batches)
     hooked_peer_start(&peer, post, &p);
     CHECK_EQ(recvfrom(fd, buf[0], 16, 0, (struct sockaddr *)&from, &len), 1);
     CHECK_EQ(from.sin_port, there.sin_port);
-    CHECK_EQ(recv(fd, buf[0], 1, MSG_WAITALL), 1); /* a datagram is cut, not waited for */
+    CHECK_EQ(recv(fd, buf[0], 1, MSG_WAITALL), 1); /* a datagram is truncated, not waited for */
     CHECK_EQ(recv(fd, buf[0], 16, 0), 3);
     hooked_peer_join(&peer);
     for (int i = 0; i < 4; i++) {
@@ -281,11 +281,11 @@ IN_FIBER(hooked_datagrams_arrive_singly_and_in_batches)
     }
     CHECK_FAILS(recvmmsg(fd, many, 4, MSG_DONTWAIT, NULL), EAGAIN);
 #ifdef __aarch64__
-    bool timed = weft_hook_is_active(); /* qemu's own call takes no notice of the time */
+    bool timed = weft_hook_is_active(); /* qemu's own call ignores the timeout */
 #else
     bool timed = true;
 #endif
-    if (timed) { /* the time is looked at when a message has come */
+    if (timed) { /* the timeout is checked when a message has arrived */
         struct timespec none = {0};
         hooked_peer_start(&peer, post, &p);
         got = recvmmsg(fd, many, 4, 0, &none);
@@ -295,13 +295,13 @@ IN_FIBER(hooked_datagrams_arrive_singly_and_in_batches)
         CHECK_FAILS(recvmmsg(fd, many, 1, 0, &wide), EINVAL);
         post(&p);
         CHECK_EQ(recvmmsg(fd, many, 1, 0, &much), 1);
-        CHECK(much.tv_sec < 1000); /* what is left of it */
+        CHECK(much.tv_sec < 1000); /* the remaining time */
     }
     close(fd);
     close(other);
 }
 
-/* A send that connects as well: at first with a cookie to ask for, so that it has to wait. */
+/* A send that also connects. The first one has to request a cookie, so it waits. */
 IN_FIBER(hooked_fast_open_send_connects)
 {
     enum { N = 300000 };
@@ -317,7 +317,7 @@ IN_FIBER(hooked_fast_open_send_connects)
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         ssize_t put = way ? sendmsg(fd, &msg, MSG_FASTOPEN)
                           : sendto(fd, all, 5, MSG_FASTOPEN, (struct sockaddr *)&addr, len);
-        if (put < 0 && errno == EOPNOTSUPP) { /* it is switched off here */
+        if (put < 0 && errno == EOPNOTSUPP) { /* disabled on this machine */
             CHECK_EQ(close(fd), 0);
             break;
         }
@@ -334,7 +334,8 @@ IN_FIBER(hooked_fast_open_send_connects)
     }
     CHECK_EQ(close(listener), 0);
     int silent =
-        bound(&addr, SOCK_STREAM); /* and does not listen; a closed port could be another's */
+        bound(&addr, SOCK_STREAM); /* bound, and does not listen; a closed port could belong to
+                                    * another process */
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     ssize_t put = sendto(fd, all, 5, MSG_FASTOPEN, (struct sockaddr *)&addr, len);
     CHECK(put < 0 && (errno == EINPROGRESS || errno == EOPNOTSUPP));
@@ -373,7 +374,7 @@ IN_FIBER(hooked_sendmsg_passes_descriptors)
     close_pair(ends);
 }
 
-/* --- who wants it not to block ---------------------------------------------------------------- */
+/* --- non-blocking on request ------------------------------------------------------------------ */
 
 static void does_not_block(int fd, bool is)
 {
@@ -402,7 +403,7 @@ IN_FIBER(nonblocking_mode_set_by_user_is_respected)
     CHECK_EQ(recv(ends[0], rest, 8, 0), 4);
     CHECK_EQ(ioctl(ends[0], FIONBIO, &on), 0);
     does_not_block(ends[0], true);
-    int copy = dup(ends[0]); /* copies have one mode */
+    int copy = dup(ends[0]); /* duplicates share one mode */
     does_not_block(copy, true);
     CHECK_EQ(ioctl(copy, FIONBIO, &off), 0);
     does_not_block(ends[0], false);
@@ -437,7 +438,7 @@ IN_FIBER(hooked_receive_timeout_returns_eagain)
     CHECK_FAILS(read(ends[0], buf, sizeof buf), EAGAIN);
     hooked_peer_start(&peer, send_hello, &ends[1]);
     hooked_peer_join(&peer);
-    CHECK_EQ(recv(ends[0], buf, 8, MSG_WAITALL), 5); /* what came by then */
+    CHECK_EQ(recv(ends[0], buf, 8, MSG_WAITALL), 5); /* the data that arrived by then */
     limit(ends[0], SO_RCVTIMEO, 0);                  /* none */
     hooked_peer_start(&peer, send_hello, &ends[1]);
     CHECK_EQ(recv(ends[0], buf, sizeof buf, 0), 5);
@@ -470,7 +471,7 @@ static void on_signal(int number)
 
 static void signal_then_send(void *arg)
 {
-    /* A hooked call is restarted though the handler does not ask for it. */
+    /* A hooked call is restarted although the handler was installed without SA_RESTART. */
     struct sigaction act = {.sa_handler = on_signal,
                             .sa_flags = weft_hook_is_loaded() ? 0 : SA_RESTART};
     sigaction(SIGUSR1, &act, NULL);

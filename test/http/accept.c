@@ -1,4 +1,4 @@
-/* Where connections go, and what it costs to take one. */
+/* How connections are distributed to workers, and what it costs to accept one. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -30,7 +30,7 @@ static int worker_of(struct client *c)
     return atoi(r->body);
 }
 
-/* How many of these connections each worker has; each stays where it is. */
+/* The number of these connections on each worker; each connection stays on its worker. */
 static void spread_of(struct served *s, int n, int counts[WORKERS])
 {
     static struct client c[60];
@@ -79,7 +79,7 @@ EACH_DRIVER(reuseport_gives_each_worker_its_own_listener)
     printf("    %d %d %d\n", counts[0], counts[1], counts[2]);
     CHECK_EQ(counts[0] + counts[1] + counts[2], 60);
     CHECK(counts[0] && counts[1] && counts[2]); /* missed by chance once in 10^10 */
-    /* The port is taken, though the system would let both have it. */
+    /* The port is in use, though the kernel would let both sockets have it. */
     served_make(&second, driver, 1,
                 &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_REUSEPORT});
     char address[WEFT_ADDR_STRLEN];
@@ -104,9 +104,9 @@ static void count_wakes(struct served *s, double *wakes, double *acceptors)
     *acceptors = (double)(served_stats(s).accept_wakes - accept_wakes) / CONNECTIONS;
 }
 
-/* One after the other, so that everybody sleeps before each: nobody but the one who has the work is
- * woken for it. On a busy machine a worker may be so late that others are woken to help it; the
- * best of some counts. */
+/* One after another, so that all threads sleep before each connection: only the thread that has the
+ * work is woken. On a busy machine a worker may be so late that others are woken to help it, so the
+ * best of several attempts counts. */
 EACH_DRIVER(accepted_connection_wakes_one_thread)
 {
     enum { ATTEMPTS = 20 };
@@ -114,8 +114,7 @@ EACH_DRIVER(accepted_connection_wakes_one_thread)
     for (int balance = WEFT_HTTP_BALANCE_LEAST; balance <= WEFT_HTTP_BALANCE_REUSEPORT; balance++) {
         struct served s;
         double wakes = 2, acceptors = 2;
-        static struct client
-            other; /* so that no time limit begins or ends with the last connection */
+        static struct client other; /* so that no timeout starts or ends with the last connection */
         begin(&s, driver, (enum weft_http_balance)balance);
         client_open(&other, &s);
         CHECK(worker_of(&other) < WORKERS);
@@ -206,7 +205,7 @@ EACH_DRIVER(stopped_server_keeps_foreign_file_at_socket_path)
     stop_with(driver, A_SOCKET);
 }
 
-/* --- no descriptors --------------------------------------------------------------------------- */
+/* --- descriptor exhaustion -------------------------------------------------------------------- */
 
 /* All numbers below it are in use. */
 static int lowest_free(void)
@@ -226,8 +225,8 @@ static int wait_busily(weft_http *req, void *arg)
     return weft_http_respond(req, 200, NULL, "", 0);
 }
 
-/* Descriptors run out and none of the connections is idle: the acceptor pauses without spinning,
- * and goes on when there are some again. */
+/* Descriptors run out and no connection is idle: the acceptor pauses without spinning, and
+ * continues when descriptors are available again. */
 EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
 {
     static struct client c[4];
@@ -250,18 +249,18 @@ EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
         client_send(&c[i], get("/wait"));
         read_by_now += strlen(get("/wait"));
     }
-    /* They are at their requests, and the earlier ones have given theirs back. */
+    /* They are in their requests, and the earlier ones have closed their descriptors. */
     while (served_stats(&s).open != 2 || served_stats(&s).bytes_in != read_by_now) {
         sched_yield();
     }
-    int fds[2]; /* the clients', made while they could be */
+    int fds[2]; /* the clients' sockets, opened while that was possible */
     for (int i = 0; i < 2; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         CHECK(fds[i] >= 0);
     }
     few.rlim_cur = (rlim_t)lowest_free();
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-    /* An accept that a ring has in flight goes by the limit of before: one may get in. */
+    /* An accept that a ring has in flight uses the previous limit: one connection may get in. */
     for (int i = 0; i < 2; i++) {
         c[2 + i].fd = fds[i];
         c[2 + i].start = c[2 + i].end = 0;
@@ -269,7 +268,8 @@ EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
         client_send(&c[2 + i], get("/"));
     }
     double used = 1, passed = 1;
-    for (int i = 0; i < 20 && used >= 0.1 * passed + 0.02; i++) { /* who spins does so each time */
+    for (int i = 0; i < 20 && used >= 0.1 * passed + 0.02; i++) { /* a spinning acceptor spins every
+                                                                   * time */
         struct timespec cpu_from, cpu_to;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_from);
         double from = check_seconds();
@@ -284,7 +284,7 @@ EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
     double from = check_seconds();
     CHECK_EQ(client_reply(&c[3])->status, 200);
-    int status = client_reply(&c[2])->status; /* 503: it got in, and was one too many */
+    int status = client_reply(&c[2])->status; /* 503: it was accepted, and was one too many */
     CHECK(status == 200 || status == 503);
     CHECK(check_seconds() - from < 60);
     weft_event_set(&go_on);
@@ -296,11 +296,11 @@ EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
     served_end(&s);
 }
 
-/* --- a storm ---------------------------------------------------------------------------------- */
+/* --- a burst of connections ------------------------------------------------------------------- */
 
 static atomic_bool held;
 
-/* Keeps the worker until it is let go. */
+/* Occupies the worker until it is released. */
 static int hold(weft_http *req, void *arg)
 {
     (void)arg;
@@ -322,7 +322,7 @@ static int say_accepted(weft_http *req, void *arg)
         (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)stats.accepted));
 }
 
-/* All of them wait to be accepted when the worker is free again, and so does a request. */
+/* All connections, and a request, wait when the worker becomes free again. */
 EACH_DRIVER(connection_storm_does_not_delay_pending_request)
 {
     enum { STORM = 400 };
@@ -341,7 +341,7 @@ EACH_DRIVER(connection_storm_does_not_delay_pending_request)
         sched_yield();
     }
     for (int i = 0; i < STORM; i++) {
-        /* Where the system's queue is shorter, the rest comes later. */
+        /* Where the system's backlog is shorter, the rest comes later. */
         storm[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         CHECK(connect(storm[i], (struct sockaddr *)&s.at.storage, s.at.len) == 0 ||
               errno == EINPROGRESS);

@@ -1,4 +1,4 @@
-/* How many connections each address has: who counts as one peer, and the counts. */
+/* Connections per address: which addresses count as one peer, and the counts. */
 /* labels: valgrind */
 #include "http/address_limit.h"
 
@@ -44,7 +44,7 @@ TEST(peer_is_admitted_up_to_limit_and_again_after_leave)
     }
     CHECK(!weft__http_address_acquire(&peers, 7, 3));
     CHECK(weft__http_address_acquire(&peers, 7, 4));
-    CHECK(weft__http_address_acquire(&peers, 8, 1)); /* another */
+    CHECK(weft__http_address_acquire(&peers, 8, 1)); /* another address */
     CHECK(!weft__http_address_acquire(&peers, 8, 1));
     weft__http_address_release(&peers, 7);
     CHECK(!weft__http_address_acquire(&peers, 7, 3));
@@ -54,13 +54,13 @@ TEST(peer_is_admitted_up_to_limit_and_again_after_leave)
         weft__http_address_release(&peers, 7);
     }
     weft__http_address_release(&peers, 8);
-    for (int i = 0; i < 10; i++) { /* one without an address is not counted */
+    for (int i = 0; i < 10; i++) { /* a connection without an address is not counted */
         CHECK(weft__http_address_acquire(&peers, 0, 1));
     }
     weft__http_address_release(&peers, 0);
 }
 
-/* Peers of one slot, found and forgotten one by one, whichever came first. */
+/* Peers of one slot, found and removed one by one, in any order. */
 TEST(peers_in_same_hash_slot_are_counted_separately)
 {
     static struct weft__http_address_table peers;

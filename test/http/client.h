@@ -1,5 +1,5 @@
-/* For tests of the server: one that runs on a driver, and a client on a plain thread that says
- * exactly what it is told. */
+/* For tests of the HTTP server: a server on a driver, and a client on a plain thread that sends
+ * exactly the given bytes. */
 #ifndef WEFT_TEST_HTTP_CLIENT_H
 #define WEFT_TEST_HTTP_CLIENT_H
 
@@ -25,7 +25,7 @@ struct served {
     struct weft_addr at;
 };
 
-/* Made, with no route and no listener yet. opts->pool is filled in. */
+/* Created without a route or listener. opts->pool is filled in. */
 __attribute__((unused)) static void served_make(struct served *s, enum weft_driver driver,
                                                 unsigned workers,
                                                 const struct weft_http_server_opts *opts)
@@ -48,7 +48,7 @@ __attribute__((unused)) static void served_route(struct served *s, const char *m
     CHECK_EQ(weft_http_server_route(s->server, method, path, fn, NULL, NULL), 0);
 }
 
-/* A handler: reads all, then says how much. */
+/* A handler: reads the whole body, then responds with its length. */
 __attribute__((unused)) static int measure(weft_http *req, void *arg)
 {
     char buf[1000], text[32];
@@ -151,7 +151,8 @@ __attribute__((unused)) static bool client_send(struct client *c, const char *te
     return client_send_bytes(c, text, strlen(text));
 }
 
-/* More bytes into the buffer. False: the end, or a reset. Silence for two minutes is a failure. */
+/* Reads more bytes into the buffer. Returns false at the end of stream or a reset. Two minutes
+ * without data are a failure. */
 __attribute__((unused)) static bool client_fill(struct client *c)
 {
     if (c->start == c->end) {
@@ -174,7 +175,7 @@ __attribute__((unused)) static bool client_fill(struct client *c)
     return true;
 }
 
-/* A line without its end; NULL: none came. */
+/* A line without its terminator; NULL if none came. */
 __attribute__((unused)) static char *client_line(struct client *c)
 {
     for (;;) {
@@ -230,7 +231,8 @@ __attribute__((unused)) static bool client_chunks(struct client *c, struct reply
     }
 }
 
-/* The value of a field of the reply, in a buffer that the next call uses again; NULL: none. */
+/* The value of a field of the reply, in a buffer that the next call reuses; NULL if there is
+ * none. */
 __attribute__((unused)) static const char *reply_field(const struct reply *r, const char *name)
 {
     static char value[1024];
@@ -248,7 +250,7 @@ __attribute__((unused)) static const char *reply_field(const struct reply *r, co
     return NULL;
 }
 
-/* Reads one reply; `head`: to a HEAD, without a body. */
+/* Reads one reply; `head`: a reply to HEAD, without a body. */
 __attribute__((unused)) static struct reply *client_reply_to(struct client *c, bool head)
 {
     static struct reply r;
@@ -266,7 +268,7 @@ __attribute__((unused)) static struct reply *client_reply_to(struct client *c, b
     }
     const char *length = reply_field(&r, "Content-Length");
     if (!line) {
-        CHECK_EQ(r.status, 0); /* half a head is never sent */
+        CHECK_EQ(r.status, 0); /* a head is never sent in part */
     } else if (head || r.status == 204 || r.status == 304 || r.status < 200) {
         r.whole = true;
     } else if (length) {
@@ -293,14 +295,13 @@ __attribute__((unused)) static struct reply *client_ask(struct client *c, const 
     return client_reply(c);
 }
 
-/* Nothing more comes, and the connection is closed. */
+/* Nothing more arrives, and the connection is closed. */
 __attribute__((unused)) static bool client_is_closed(struct client *c)
 {
     return c->start == c->end && !client_fill(c);
 }
 
-/* The same, by the end of what the server sends: a reset could have swallowed an answer that was
- * not read yet. */
+/* The same, by the end of stream: a reset could have discarded a response that was not read yet. */
 __attribute__((unused)) static bool client_is_closed_gently(struct client *c)
 {
     char byte;
@@ -312,7 +313,7 @@ __attribute__((unused)) static bool client_is_closed_gently(struct client *c)
     return n == 0;
 }
 
-/* A whole conversation on a connection of its own: the status of the first reply. */
+/* A whole conversation on its own connection: returns the status of the first reply. */
 __attribute__((unused)) static struct reply *ask_once(const struct served *s, const char *request)
 {
     static struct client c;
@@ -322,7 +323,7 @@ __attribute__((unused)) static struct reply *ask_once(const struct served *s, co
     return r;
 }
 
-/* "GET path", host, and the end of the head. */
+/* "GET path", Host, and the end of the head. */
 __attribute__((unused)) static const char *get(const char *path)
 {
     static char text[1 << 16];

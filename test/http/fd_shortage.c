@@ -1,4 +1,4 @@
-/* Few descriptors: clients that say nothing keep nobody out, and files are served. */
+/* Few descriptors: idle clients do not keep other clients out, and files are served. */
 /* serial */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -59,10 +59,9 @@ static void remove_files(int n)
     CHECK_EQ(rmdir(dir), 0);
 }
 
-/* --- clients: another process, which has descriptors enough -------------------------------------
- */
+/* --- clients: another process, which has enough descriptors ----------------------------------- */
 
-/* One that says nothing, one that has asked before, in turns. */
+/* Alternately a client that sends nothing, and a client that has sent a request before. */
 static void open_silent(const struct weft_addr *at)
 {
     static struct client c;
@@ -72,7 +71,7 @@ static void open_silent(const struct weft_addr *at)
             client_send(&c, get("/f0.txt"));
         }
     }
-    client_reply(&c); /* or its end: all of them have been accepted */
+    client_reply(&c); /* or end of stream: all of them have been accepted */
 }
 
 static void ask_all(const struct weft_addr *at)
@@ -90,7 +89,7 @@ static void ask_all(const struct weft_addr *at)
     }
 }
 
-/* Is told by the pipe where to connect. */
+/* Reads from the pipe where to connect. */
 static pid_t start_clients(int *tell)
 {
     int ends[2];
@@ -148,14 +147,14 @@ EACH_DRIVER(idle_clients_do_not_block_new_clients_at_fd_limit)
     serve_beside_silent_clients(driver, "unix:@", &(struct weft_http_server_limits){0});
 }
 
-/* The limits are beyond what there is: descriptors run out first, but for a reserve. */
+/* The limits are above the available number: descriptors run out first, except for a reserve. */
 EACH_DRIVER(descriptor_reserve_is_kept_for_files)
 {
     const struct weft_http_server_limits limits = {.connections = 1000, .per_address = 1000};
     serve_beside_silent_clients(driver, "127.0.0.1:0", &limits);
 }
 
-/* --- files at hand ---------------------------------------------------------------------------- */
+/* --- cached files ----------------------------------------------------------------------------- */
 
 static int fill[LIMIT], filled;
 
@@ -203,7 +202,7 @@ EACH_DRIVER(cached_file_is_served_without_free_descriptor)
     for (int i = 0; i < 3; i++) {
         struct reply *r = client_ask(&c, get("/f0.txt"));
         CHECK_EQ(r->status, 200);
-        CHECK_STR(r->body, "file 0"); /* as it was */
+        CHECK_STR(r->body, "file 0"); /* unchanged */
     }
     CHECK_EQ(client_ask(&c, get("/f1.txt"))->status, 503);
     CHECK_EQ(client_ask(&c, get("/strict/f0.txt"))->status, 503);
@@ -217,7 +216,7 @@ EACH_DRIVER(cached_file_is_served_without_free_descriptor)
     remove_files(2);
 }
 
-/* --- limits that nobody has set --------------------------------------------------------------- */
+/* --- default limits --------------------------------------------------------------------------- */
 
 TEST(default_connection_limit_follows_descriptor_limit)
 {

@@ -1,4 +1,4 @@
-/* Files: what is served, and above all what is not. */
+/* Files: what is served, and above all what is not served. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -36,7 +36,8 @@ static void symbolic(const char *to, const char *name)
     CHECK_EQ(symlink(to, path), 0);
 }
 
-/* root/{index.html,a.txt,large.bin,.hidden,dir/...}, and beside it what nobody may see. */
+/* root/{index.html,a.txt,large.bin,.hidden,dir/...}, and next to it files that must not be
+ * served. */
 static void make_tree(void)
 {
     char path[256], block[1024];
@@ -81,7 +82,7 @@ static void make_tree(void)
 }
 
 static weft_http_files *files;
-static bool blind;   /* as where the kernel has no openat2 */
+static bool blind;   /* as on a kernel without openat2 */
 static bool follows; /* links are followed; not without openat2, which an emulator may lack */
 
 static void begin(struct served *s, enum weft_driver driver, struct weft_http_files_opts opts)
@@ -155,7 +156,7 @@ EACH_DRIVER(files_are_served_with_type_index_and_redirect)
     end(&s);
 }
 
-/* Larger than any socket's buffer: the fiber waits for the client in the middle of it. */
+/* Larger than any socket buffer: the fiber waits for the client in the middle of the file. */
 EACH_DRIVER(file_larger_than_send_buffer_is_sent_whole)
 {
     enum { SIZE = 32 << 20 };
@@ -173,7 +174,7 @@ EACH_DRIVER(file_larger_than_send_buffer_is_sent_whole)
         CHECK_EQ(r->status, 200);
         CHECK(r->whole); /* it keeps the beginning only, and counts the rest */
     }
-    client_send(&c, get("/huge")); /* and one that is never read */
+    client_send(&c, get("/huge")); /* and a response that is never read */
     CHECK(client_fill(&c));
     CHECK_EQ(weft_http_server_stop(s.server, weft_after(MS(50))), 0);
     client_close(&c);
@@ -205,7 +206,7 @@ EACH_DRIVER(file_ranges_are_served)
     CHECK(strstr(r->body, "Content-Range: bytes 1024-1025/81920\r\n\r\nBB\r\n--"));
     CHECK(strstr(r->body, "Content-Range: bytes 81919-81919/81920\r\n\r\nB\r\n--"));
     CHECK_STR(r->body + r->len - 4, "--\r\n");
-    char many[512] = "Range: bytes=0-0"; /* too many are none */
+    char many[512] = "Range: bytes=0-0"; /* too many ranges are ignored */
     for (int i = 1; i < 17; i++) {
         sprintf(many + strlen(many), ",%d-%d", i * 2, i * 2);
     }
@@ -242,7 +243,7 @@ EACH_DRIVER(file_preconditions_are_honoured)
     end(&s);
 }
 
-/* A change through a mapping that is writable already shows in no field of a stat. */
+/* A change through an already writable mapping does not show in any field of stat. */
 EACH_DRIVER(uncached_file_is_read_on_every_request)
 {
     struct served s;
@@ -283,8 +284,7 @@ EACH_DRIVER(changed_file_is_served_after_revalidation)
     begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = MS(50)});
     put("change", "one\n");
     CHECK_STR(ask_once(&s, get("/change"))->body, "one\n");
-    put("change",
-        "second\n"); /* longer: within a tick of the clock, only the size tells them apart */
+    put("change", "second\n"); /* longer: within one tick of the clock, only the size differs */
     double from = check_seconds();
     while (strcmp(ask_once(&s, get("/change"))->body, "second\n") != 0) {
         CHECK(check_seconds() - from < 120);
@@ -301,8 +301,7 @@ static void put_large(const char *name, off_t size)
     CHECK_EQ(truncate(path, size), 0);
 }
 
-/* How many of the tree's files this process has open; `removed`: of those that are no longer in
- * it. */
+/* How many of the tree's files this process has open; `removed`: of files no longer in the tree. */
 static int count_open(bool removed)
 {
     int count = 0;
@@ -318,7 +317,7 @@ static int count_open(bool removed)
     return count;
 }
 
-/* However many files there are to be asked for, descriptors are left for connections. */
+/* However many files are requested, descriptors are left for connections. */
 EACH_DRIVER(file_cache_limits_open_descriptors)
 {
     enum { FILES = 100 };
@@ -341,11 +340,11 @@ EACH_DRIVER(file_cache_limits_open_descriptors)
         CHECK(count_open(false) <= 64 / 8);
     }
     CHECK_EQ(count_open(false), 64 / 8);
-    /* None are left at all: those at hand are given up for the one that is asked for. */
+    /* No descriptor is left: cached files are closed for the requested one. */
     static struct client c;
     client_open(&c, &s);
     CHECK_EQ(client_ask(&c, get("/many-0"))->status, 200);
-    while (served_stats(&s).open != 1) { /* the earlier ones give theirs back first */
+    while (served_stats(&s).open != 1) { /* the earlier ones close theirs first */
         sched_yield();
     }
     int rest[64], taken = 0;
@@ -362,8 +361,8 @@ EACH_DRIVER(file_cache_limits_open_descriptors)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
-/* A file that was removed is not kept open, and its space not in use, behind the next look at any
- * other. */
+/* After the next check of any other file, a removed file is no longer open, and its space is
+ * free. */
 EACH_DRIVER(removed_file_is_closed_by_cache)
 {
     struct served s;
@@ -383,7 +382,7 @@ EACH_DRIVER(removed_file_is_closed_by_cache)
     end(&s);
 }
 
-/* Whatever time somebody has given a file. */
+/* Whatever modification time a file was given. */
 TEST(file_times_beyond_http_dates_are_clamped)
 {
     static const struct {
@@ -429,7 +428,7 @@ EACH_DRIVER(listings_links_and_dotfiles_are_off_by_default)
         CHECK_STR(ask_once(&s, get("/link-dir/b.css"))->body, "b {}\n");
     }
     CHECK_STR(ask_once(&s, get("/.hidden"))->body, "SECRET\n");
-    for (size_t i = 2; i < sizeof links / sizeof *links; i++) { /* out is out */
+    for (size_t i = 2; i < sizeof links / sizeof *links; i++) { /* links out of the root */
         CHECK_EQ(ask_once(&s, get(links[i]))->status, 404);
     }
     end(&s);
@@ -458,7 +457,7 @@ EACH_DRIVER(servers_of_two_pools_share_directory_safely)
     end(&s);
 }
 
-/* Too many to be shown: what is shown is in order all the same. */
+/* Too many entries to list: the listed ones are still sorted. */
 TEST(truncated_listing_is_sorted)
 {
     enum { TOO_MANY = 10001 };
@@ -478,7 +477,7 @@ TEST(truncated_listing_is_sorted)
         memcpy(last, at + 2, 8);
         shown++;
     }
-    CHECK(shown > 1000); /* as many as the client has room for */
+    CHECK(shown > 1000); /* as many as the client has space for */
     end(&s);
     for (int i = 0; i < TOO_MANY; i++) {
         snprintf(to, sizeof to, "%s/full/n%07d", root, i);
@@ -488,7 +487,7 @@ TEST(truncated_listing_is_sorted)
     CHECK_EQ(rmdir(to), 0);
 }
 
-/* Where the kernel cannot resolve below a directory, names are walked one by one. */
+/* Where the kernel cannot resolve below a directory, the path is walked component by component. */
 EACH_DRIVER(files_are_served_beneath_root_without_openat2)
 {
     struct served s;
@@ -511,7 +510,7 @@ EACH_DRIVER(files_are_served_beneath_root_without_openat2)
     end(&s);
 }
 
-/* Every spelling of "up", of "/" and of where to go: none of them gets out. */
+/* Every spelling of "..", of "/" and of targets outside: none of them leaves the root. */
 EACH_DRIVER(no_path_spelling_escapes_root)
 {
     static const char *const up[] = {
@@ -573,7 +572,7 @@ EACH_DRIVER(no_path_spelling_escapes_root)
     end(&s);
 }
 
-/* A name that is a file at one moment and a link that leads out at the next. */
+/* A name that alternates between a file and a link that leads out of the root. */
 static atomic_bool over;
 
 static void *swap_names(void *arg)
@@ -631,7 +630,7 @@ TEST(unservable_directories_are_refused)
     weft_http_files *widest;
     CHECK_EQ(
         weft_http_files_open(&widest, root, &(struct weft_http_files_opts){.workers = UINT_MAX}),
-        0); /* no pool has so many */
+        0); /* no pool is so large */
     weft_http_files_close(widest);
     weft_http_files_close(NULL);
     CHECK_STR(weft_http_content_type("a/b.HTML"), "text/html; charset=utf-8");

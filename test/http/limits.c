@@ -1,4 +1,4 @@
-/* Each limit: just under it, at it, and above. */
+/* Each limit: just below it, at it, and above it. */
 #include "http/client.h"
 
 static void begin(struct served *s, enum weft_driver driver,
@@ -16,7 +16,7 @@ static void begin(struct served *s, enum weft_driver driver,
     served_listen(s);
 }
 
-/* A request whose line has so many bytes. */
+/* A request whose line has this many bytes. */
 static const char *with_line(size_t n)
 {
     static char text[20100], path[20000];
@@ -27,7 +27,7 @@ static const char *with_line(size_t n)
     return text;
 }
 
-/* One whose fields, with the empty line, have so many. */
+/* A request whose fields, with the empty line, have this many bytes. */
 static const char *with_header(size_t n)
 {
     static char text[40100], value[40000];
@@ -119,10 +119,10 @@ EACH_DRIVER(request_body_limit_is_exact)
         CHECK_EQ(send_body(&s, "POST /", most, chunked), 200);
         CHECK_EQ(send_body(&s, "POST /", most + 1, chunked), 413);
         CHECK_EQ(send_body(&s, "PUT /large", 3 * most, chunked),
-                 200); /* a route may have its own */
+                 200); /* a route may have its own limit */
         CHECK_EQ(send_body(&s, "PUT /large", 3 * most + 1, chunked), 413);
     }
-    /* The end of what a number can be. */
+    /* The largest numbers. */
     CHECK_EQ(
         ask_once(&s, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9223372036854775807\r\n\r\n")
             ->status,
@@ -134,7 +134,7 @@ EACH_DRIVER(request_body_limit_is_exact)
     served_end(&s);
 }
 
-/* The bytes of the chunk never come: the answer must not wait for them. */
+/* The bytes of the chunk never come: the response must not wait for them. */
 EACH_DRIVER(chunk_beyond_limit_is_refused_when_announced)
 {
     static const char *const sizes[] = {
@@ -170,7 +170,7 @@ EACH_DRIVER(requests_per_connection_limit_closes_connection)
     }
     CHECK(client_is_closed(&c));
     client_close(&c);
-    /* Pipelined ones behind the last are not answered. */
+    /* Requests pipelined after the last one are not answered. */
     client_open(&c, &s);
     for (int i = 0; i < 8; i++) {
         client_send(&c, get("/"));
@@ -193,8 +193,8 @@ static int dawdle(weft_http *req, void *arg)
     return err ? err : weft_http_respond(req, 200, NULL, "done", 4);
 }
 
-/* A client that was about to ask on: what it has sent is read, so that the last answer is not lost
- * in a reset. */
+/* A client that was about to send more: the server reads what was sent, so that a reset does not
+ * discard the last response. */
 EACH_DRIVER(request_sent_after_last_allowed_one_causes_no_reset)
 {
     struct served s;
@@ -228,7 +228,7 @@ EACH_DRIVER(pipelining_limit_bounds_gathered_responses)
     for (int i = 0; i < 40; i++) {
         CHECK_EQ(client_reply(&c)->status, 200);
     }
-    double from = check_seconds(); /* the last may be counted after its answer was read */
+    double from = check_seconds(); /* the last may be counted after its response was read */
     while (served_stats(&s).flushes - before < 10) {
         CHECK(check_seconds() - from < 120);
     }
@@ -245,7 +245,7 @@ static int busy(weft_http *req, void *arg)
     return weft_http_respond(req, 200, NULL, "", 0);
 }
 
-/* None of those that are there waits for its client, so none gives its place. */
+/* No existing connection waits for its client, so none is evicted. */
 EACH_DRIVER(connection_limits_total_and_per_address_refuse_excess)
 {
     static struct client c[5];
@@ -266,7 +266,7 @@ EACH_DRIVER(connection_limits_total_and_per_address_refuse_excess)
                 sched_yield();
             }
         }
-        client_open(&c[3], &s); /* a connection is turned away whether it asks or not */
+        client_open(&c[3], &s); /* a connection is refused whether it sends a request or not */
         CHECK_EQ(client_reply(&c[3])->status, 503);
         CHECK(client_is_closed(&c[3]));
         client_close(&c[3]);
@@ -277,7 +277,7 @@ EACH_DRIVER(connection_limits_total_and_per_address_refuse_excess)
         for (int i = 0; i < 3; i++) {
             CHECK_EQ(client_reply(&c[i])->status, 200);
         }
-        client_close(&c[0]); /* one that leaves makes room */
+        client_close(&c[0]); /* a connection that closes frees its slot */
         while (served_stats(&s).open == 3) {
             sched_yield();
         }
@@ -291,7 +291,7 @@ EACH_DRIVER(connection_limits_total_and_per_address_refuse_excess)
     }
 }
 
-/* At a limit the connection that has been silent longest gives its place. */
+/* At the limit, the connection that has been idle longest is evicted. */
 EACH_DRIVER(connection_at_limit_evicts_longest_idle_one)
 {
     static struct client c[5];
@@ -303,9 +303,9 @@ EACH_DRIVER(connection_at_limit_evicts_longest_idle_one)
         for (int i = 0; i < 3; i++) {
             client_open(&c[i], &s);
             CHECK_EQ(client_ask(&c[i], get("/"))->status, 200);
-            CHECK_EQ(poll(NULL, 0, 2), 0); /* the clock's reading is another one */
+            CHECK_EQ(poll(NULL, 0, 2), 0); /* so that the clock has advanced */
         }
-        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200); /* now it is 1 that is silent longest */
+        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200); /* now connection 1 is idle longest */
         for (int i = 3; i < 5; i++) {
             CHECK_EQ(poll(NULL, 0, 2), 0);
             client_open(&c[i], &s);
@@ -322,8 +322,8 @@ EACH_DRIVER(connection_at_limit_evicts_longest_idle_one)
     }
 }
 
-/* One byte does not make a client that is worth its place: after a second it gives it. Until then
- * the new one is refused. */
+/* A connection that has sent only one byte can be evicted after a second. Until then a new
+ * connection is refused. */
 EACH_DRIVER(partial_request_head_is_evictable_after_one_second)
 {
     static struct client c[3], late;
@@ -338,8 +338,7 @@ EACH_DRIVER(partial_request_head_is_evictable_after_one_second)
         client_open(&late, &s);
         status = client_ask(&late, get("/"))->status;
         client_close(&late);
-        CHECK(status == 200 || status == 503 ||
-              status == 0); /* 0: turned away before it had sent */
+        CHECK(status == 200 || status == 503 || status == 0); /* 0: refused before it had sent */
     } while (status != 200);
     CHECK_EQ(served_stats(&s).idle_shed, 1);
     for (int i = 0; i < 3; i++) {

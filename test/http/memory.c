@@ -1,12 +1,12 @@
-/* After thousands of connections have gone, their memory goes back to the kernel. (An emulator has
- * memory of its own, and gives none back.) */
+/* After thousands of connections have closed, their memory returns to the kernel. (An emulator has
+ * its own memory, and returns none.) */
 /* not under: qemu */
 #include <sys/resource.h>
 
 #include "fiber/sanitizer.h"
 #include "http/client.h"
 
-#define PATIENCE 60 /* seconds */
+#define WAIT_LIMIT 60 /* seconds */
 enum { MOST = 1500, LEAST = 500 };
 
 static int clients[MOST];
@@ -80,7 +80,7 @@ EACH_DRIVER(memory_is_returned_after_many_connections)
     come_and_go(&s, n, &peak);
     double from = check_seconds();
     while ((after = resident_kib()) - before > (peak - before) / 5 && !WEFT__ASAN && !WEFT__TSAN &&
-           check_seconds() - from < PATIENCE) {
+           check_seconds() - from < WAIT_LIMIT) {
         poll(NULL, 0, 50);
     }
     printf("    %d connections: %ld kB before, %ld at the peak, %ld after %.1f s\n", n, before,

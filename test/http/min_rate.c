@@ -1,5 +1,6 @@
-/* Clients that read, but slowly: below the least rate they are cut, whatever the answer is made of;
- * above it they get all of it, and a handler's own time is not theirs. */
+/* Slow readers: clients below the minimum rate are disconnected, whatever the response consists of;
+ * clients above it get the whole response, and the handler's own time does not count against
+ * them. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,12 +12,12 @@
 
 #define LIMIT MS(100)
 #define PAUSE_MS 5
-#define MUCH 100000000u /* bytes a second that no client here comes near to */
-#define LITTLE 5000u    /* ... that each is far above */
-#define PATIENCE 60     /* seconds */
+#define MUCH 100000000u /* bytes per second that no client here reaches */
+#define LITTLE 5000u    /* ... that every client exceeds by far */
+#define WAIT_LIMIT 60   /* seconds */
 
 static char block[1 << 16];
-static _Atomic(size_t) answer_bytes; /* of the larger ones */
+static _Atomic(size_t) answer_bytes; /* of the larger files */
 
 static int memory(weft_http *req, void *arg)
 {
@@ -55,7 +56,7 @@ static int kilobyte(weft_http *req, void *arg)
     return weft_http_respond(req, 200, NULL, block, 1000);
 }
 
-/* A byte now and then, each sent at once. */
+/* A byte from time to time, each sent at once. */
 static int hesitate(weft_http *req, void *arg)
 {
     (void)arg;
@@ -85,7 +86,7 @@ static bool same_name(const struct weft_addr *a, const struct weft_addr *b)
     return a->len == b->len && memcmp(&a->storage, &b->storage, a->len) == 0;
 }
 
-/* The server's end of it: a descriptor of this process too. */
+/* The server's end of the connection: also a descriptor of this process. */
 static int other_end(const struct client *c)
 {
     struct weft_addr mine = {0}, peer;
@@ -102,7 +103,7 @@ static int other_end(const struct client *c)
     return -1;
 }
 
-/* Little fits between the two, in segments as small as on a real line, so that the server has to
+/* Small buffers between the two, in segments as small as on a real line, so that the server has to
  * wait for the client soon and often. */
 static void open_narrow(struct client *c, const struct served *s)
 {
@@ -116,11 +117,11 @@ static void open_narrow(struct client *c, const struct served *s)
     CHECK_EQ(setsockopt(other_end(c), SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
 }
 
-/* What is asked for, and how. */
+/* The kinds of request and response. */
 static const struct kind {
     const char *path;
     int requests;       /* at once */
-    uint32_t pipelined; /* answers in one write */
+    uint32_t pipelined; /* responds in one write */
 } kinds[] = {
     {"/memory", 1, 0}, {"/stream", 1, 0}, {"/file", 1, 0}, {"/kilobyte", 0, 1}, {"/kilobyte", 0, 8},
 };
@@ -134,8 +135,8 @@ static void ask(struct client *c, const struct kind *kind)
     }
 }
 
-/* Takes what is there, then pauses. Answers how much came until the end, or until `enough`;
- * *longest: its longest pause. */
+/* Reads what is available, then pauses. Returns how much arrived until the end of stream, or until
+ * `enough`; *longest: the longest pause. */
 static size_t read_slowly(struct client *c, size_t enough, double *longest)
 {
     static char scrap[1 << 16];
@@ -145,7 +146,7 @@ static size_t read_slowly(struct client *c, size_t enough, double *longest)
     while (total < enough) {
         ssize_t n = recv(c->fd, scrap, sizeof scrap, MSG_DONTWAIT);
         double now = check_seconds();
-        CHECK(now - from < PATIENCE);
+        CHECK(now - from < WAIT_LIMIT);
         *longest = now - last > *longest ? now - last : *longest;
         last = now;
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -169,7 +170,7 @@ EACH_DRIVER(reader_below_min_rate_is_disconnected)
                   .write_ns = LIMIT, .write_rate = MUCH, .pipelined = kinds[i].pipelined});
         open_narrow(&c, &s);
         if (!kinds[i].requests) {
-            answer_bytes = 3000000; /* what it asks for must find room */
+            answer_bytes = 3000000; /* the request must fit into the buffers */
         }
         double from = check_seconds();
         ask(&c, &kinds[i]);
@@ -183,8 +184,8 @@ EACH_DRIVER(reader_below_min_rate_is_disconnected)
     }
 }
 
-/* The waits of all of it are longer than the limit together. A machine that keeps this thread from
- * reading makes it a client that does not read: then the test says nothing. */
+/* All waits together are longer than the limit. If the machine keeps this thread from reading, the
+ * client does not read: then the test proves nothing. */
 EACH_DRIVER(reader_above_min_rate_gets_whole_response)
 {
     answer_bytes = 800000;
@@ -218,8 +219,8 @@ EACH_DRIVER(reader_above_min_rate_gets_whole_response)
     }
 }
 
-/* Another answer on the same connection, after much that was taken at once: it has earned nothing
- * by that. */
+/* Another response on the same connection, after much that was read at once: that gives the client
+ * no credit. */
 EACH_DRIVER(fast_response_earns_no_credit_for_slow_one)
 {
     struct served s;
@@ -230,7 +231,7 @@ EACH_DRIVER(fast_response_earns_no_credit_for_slow_one)
     answer_bytes = 64000000;
     client_send(&c, get("/memory"));
     struct reply *r = client_reply(&c);
-    if (r->whole) { /* else this machine was too busy */
+    if (r->whole) { /* otherwise this machine was too busy */
         printf("    the first came\n");
         CHECK_EQ(setsockopt(other_end(&c), SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int)), 0);
         client_send(&c, get("/memory"));
@@ -258,11 +259,10 @@ EACH_DRIVER(handler_time_does_not_count_against_min_rate)
     served_end(&s);
 }
 
-/* --- honest slow readers -----------------------------------------------------------------------
- */
+/* --- slow readers above the minimum ----------------------------------------------------------- */
 
-/* All times are a hundredth of the defaults and all rates the hundredfold, so that the same bytes
- * lie in the same buffers: 500 B/s to 200 kB/s. */
+/* All times are a hundredth of the defaults and all rates a hundredfold, so that the same bytes are
+ * in the same buffers: 500 B/s to 200 kB/s. */
 enum { SCALE = 100, FLOOR = 500 * SCALE, SLOW_BYTES = 20000000, NARROW = 16384, LAST = -1 };
 #define SLOW_SECONDS 2.0
 
@@ -283,7 +283,8 @@ static void slow_open(struct slow *r, const struct weft_addr *at, double rate, c
     if (room > 0) {
         CHECK_EQ(setsockopt(r->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
     }
-    if (room == NARROW) { /* else the kernel's own timers, which know no scale, are what is slow */
+    if (room == NARROW) { /* otherwise the kernel's own timers, which do not scale, are the slow
+                           * part */
         CHECK_EQ(setsockopt(r->fd, IPPROTO_TCP, TCP_MAXSEG, &(int){1400}, sizeof(int)), 0);
     }
     CHECK_EQ(connect(r->fd, (const struct sockaddr *)&at->storage, at->len), 0);
@@ -308,7 +309,7 @@ static void slow_read(struct slow *r, double elapsed)
     }
 }
 
-/* For so long, or until all have ended; their longest pause. */
+/* For this long, or until all have ended; returns their longest pause. */
 static double read_all(struct slow *readers, int count, double seconds)
 {
     double from = check_seconds(), now = 0, last = 0, longest = 0;
@@ -326,7 +327,7 @@ static double read_all(struct slow *readers, int count, double seconds)
     return longest;
 }
 
-/* A third above the floor, and faster; with little, the usual and much room on their side. */
+/* A third above the minimum, and faster; with small, default and large receive buffers. */
 static const double slow_rates[] = {1.33 * FLOOR, 2 * FLOOR, 20 * FLOOR, 120 * FLOOR, 400 * FLOOR};
 static const int rooms[] = {NARROW, 0, 400000};
 static const char *const paths[] = {"/memory", "/stream", "/file"};
@@ -374,9 +375,9 @@ EACH_DRIVER(slow_readers_above_min_rate_are_kept)
     }
 }
 
-/* The answer is all in the server's send buffer, and the server has nothing more to do with it:
- * neither the time between requests nor the close may take it away, as the kernel does with a
- * closed connection whose client has no room for some minutes. */
+/* The response is completely in the server's send buffer, and the server has no more work to do for
+ * it. Neither the keep-alive timeout nor the close may discard it, as the kernel does with a closed
+ * connection whose client has no buffer space for some minutes. */
 EACH_DRIVER(slow_reader_keeps_connection_until_last_byte)
 {
     enum { READERS = 4 };
@@ -391,9 +392,9 @@ EACH_DRIVER(slow_reader_keeps_connection_until_last_byte)
     for (int i = 0; i < READERS; i++) {
         slow_open(&readers[i], &s.at, 14 * FLOOR, i % 2 ? "/file" : "/stream", i / 2 ? LAST : 0);
     }
-    read_all(readers, READERS, 0.5); /* a half of it */
+    read_all(readers, READERS, 0.5); /* half of it */
     CHECK_EQ(served_stats(&s).open, READERS);
-    read_all(readers, READERS, PATIENCE);
+    read_all(readers, READERS, WAIT_LIMIT);
     for (int i = 0; i < READERS; i++) {
         CHECK(readers[i].over);
         CHECK(readers[i].got > answer_bytes);
@@ -402,7 +403,7 @@ EACH_DRIVER(slow_reader_keeps_connection_until_last_byte)
     served_end(&s);
 }
 
-/* What its system has taken ahead allows it some time, and no more. */
+/* The data that the client's kernel has buffered ahead allows the client some time, and no more. */
 EACH_DRIVER(stopped_reader_is_disconnected)
 {
     enum { RATE = 1000000, AHEAD = 200000 };
@@ -418,25 +419,25 @@ EACH_DRIVER(stopped_reader_is_disconnected)
     }
     double from = check_seconds();
     while (served_stats(&s).write_timeouts == 0) {
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
         sched_yield();
     }
     double took = check_seconds() - from;
     printf("    cut after %.0f ms\n", took * 1e3);
     CHECK(took >= (double)LIMIT / 1e9);
-    /* It is told at once, and the kernel does not keep what it has not taken. */
-    CHECK_EQ(poll(&(struct pollfd){.fd = reader.fd}, 1, PATIENCE * 1000), 1);
+    /* The client learns at once, and the kernel does not keep the unread data. */
+    CHECK_EQ(poll(&(struct pollfd){.fd = reader.fd}, 1, WAIT_LIMIT * 1000), 1);
     close(reader.fd);
     served_end(&s);
 }
 
-/* --- to the byte and to the nanosecond -------------------------------------------------------- */
+/* --- exact bytes and times -------------------------------------------------------------------- */
 
 static struct weft_http_server server;
 static struct weft__http_conn conn;
 
-/* 30 s, 500 bytes a second: 15,000 bytes; 5,000 bytes ahead: 10 s. It is watched. No socket: what
- * was written was taken. */
+/* 30 s at 500 bytes per second: 15,000 bytes; 5,000 bytes ahead: 10 s. The connection is watched.
+ * There is no socket: everything written counts as read. */
 static void judged_begin(uint64_t taken)
 {
     memset(&server, 0, sizeof server);
@@ -514,7 +515,7 @@ TEST(min_rate_is_checked_until_waits_are_short)
     CHECK_EQ(conn.slow_wait_ns, MS(2));
     judged_begin(5000);
     CHECK(!too_slow(0, S(35)));
-    CHECK(!too_slow(15000, 1)); /* has not made up for that yet */
+    CHECK(!too_slow(15000, 1)); /* has not caught up yet */
     CHECK_EQ(conn.slow_wait_ns, 0);
     CHECK(!too_slow(15000, 1));
     CHECK_EQ(conn.slow_wait_ns, MS(2));

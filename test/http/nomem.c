@@ -1,6 +1,7 @@
-/* Memory that runs out at any request for it, while a server is made, while it listens and while it
- * serves: an error, or an answer (a good one or 503; the connection may end within a good one, but
- * never without a word), nothing half-made, nothing lost, and good answers again afterwards. */
+/* Memory runs out at any allocation while a server is created, while it listens and while it
+ * serves. The result is an error or a response (a good one or 503; the connection may end within a
+ * good response, but never without one), nothing half-created, nothing leaked, and good responses
+ * again afterwards. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -20,7 +21,7 @@ struct site {
     int errors;
 };
 
-/* The only errors that lack of memory may lead to. */
+/* The only errors that a failed allocation may cause. */
 static bool refused(struct site *site, int err)
 {
     CHECK(err == 0 || err == -ENOMEM || err == -EAGAIN);
@@ -51,7 +52,7 @@ static int drain(weft_http *req, void *arg)
     return n < 0 ? (int)n : weft_http_respond(req, 200, "text/plain", "read", 4);
 }
 
-/* False: an error, and nothing is left of it. */
+/* Returns false on an error, with nothing left over. */
 static bool open_site(struct site *site, enum weft_http_balance balance)
 {
     struct served *s = &site->s;
@@ -119,8 +120,8 @@ struct failure {
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
 
-/* The site is made, asked and ended while memory runs out; a process of its own, in which nothing
- * was made before. */
+/* The site is created, used and destroyed while memory runs out, in a process in which nothing was
+ * created before. */
 static void fail_in_child(void *arg)
 {
     const struct failure *f = arg;

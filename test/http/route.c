@@ -1,4 +1,4 @@
-/* Which handler a method and a path go to, and which methods a path has. */
+/* Which handler serves a method and a path, and which methods a path has. */
 /* labels: valgrind */
 #include "http/route.h"
 
@@ -19,7 +19,7 @@ static void add(const char *method, const char *path)
     CHECK_EQ(weft__http_route_add(&routes, method, path, one, &routes, 77), 0);
 }
 
-/* "METHOD path" of the route that is found; "other" if there is one for another method; "none". */
+/* "METHOD path" of the route that is found; "other" if only another method has one; "none". */
 static const char *found(enum weft_http_method method, const char *name, const char *path)
 {
     static char text[64];
@@ -73,7 +73,8 @@ TEST(route_match_prefers_longest_path_then_method)
     CHECK_STR(found(WEFT_HTTP_GET, "GET", "/a/bb"), "GET /a/");
     CHECK_STR(found(WEFT_HTTP_DELETE, "DELETE", "/a/b"), "any /a/b");
     CHECK_STR(found(WEFT_HTTP_POST, "POST", "/a/b/c"), "POST /a/b/c");
-    CHECK_STR(found(WEFT_HTTP_GET, "GET", "/a/b/c"), "other"); /* not what a shorter path has */
+    CHECK_STR(found(WEFT_HTTP_GET, "GET", "/a/b/c"), "other"); /* not the methods of a shorter
+                                                                * path */
     CHECK_STR(found(WEFT_HTTP_OTHER, "PURGE", "/p"), "PURGE /p");
     CHECK_STR(found(WEFT_HTTP_OTHER, "PURG", "/p"), "other");
     CHECK_STR(found(WEFT_HTTP_OTHER, "PURGF", "/p"), "other");

@@ -1,5 +1,5 @@
-/* Requests and answers: routes, methods, bodies both ways, keep-alive, pipelining, what handlers do
- * wrong. */
+/* Requests and responses: routes, methods, bodies in both directions, keep-alive, pipelining, and
+ * mistakes of handlers. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -60,7 +60,7 @@ static int counted(weft_http *req, void *arg)
     CHECK_EQ(weft_http_set_header(req, "X-Bad", "a\r\nb"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "", "a"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "Content-length", "7"),
-             -EINVAL); /* these are the server's */
+             -EINVAL); /* these belong to the server */
     CHECK_EQ(weft_http_set_header(req, "transfer-encoding", "chunked"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "Connection", "close"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "Date", "now"), -EINVAL);
@@ -87,7 +87,7 @@ static int fail_early(weft_http *req, void *arg)
     return -EIO;
 }
 
-/* Has begun, but nothing has left: the answer can still be another one. */
+/* The response has begun, but nothing was sent: it can still be replaced. */
 static int fail_late(weft_http *req, void *arg)
 {
     (void)arg;
@@ -120,7 +120,7 @@ static int say_nothing(weft_http *req, void *arg)
 
 static _Atomic(time_t) answered_at;
 
-/* Until the wall clock says another second. */
+/* Until the wall clock shows another second. */
 static int outlast_the_second(weft_http *req, void *arg)
 {
     struct timespec now;
@@ -228,8 +228,8 @@ EACH_DRIVER(bodies_are_streamed_in_both_directions)
     CHECK_STR(reply_field(r, "X-Kind"), "echo");
     CHECK_STR(reply_field(r, "Transfer-Encoding"), "chunked");
     CHECK(r->whole && strcmp(r->body, body) == 0);
-    /* In chunks of 1, 2, 3 ... bytes; a piece goes back before the next is sent: neither side waits
-     * for the whole. */
+    /* In chunks of 1, 2, 3 ... bytes; a piece is echoed before the next is sent: neither side waits
+     * for the whole body. */
     client_send(&c, "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 1, at = 0; at + i < 60000; at += i, i += 37) {
         char size[16];
@@ -241,7 +241,7 @@ EACH_DRIVER(bodies_are_streamed_in_both_directions)
     client_send(&c, "0\r\nX-Trailer: 1\r\n\r\n");
     r = client_reply(&c);
     CHECK(r->whole && r->len > 50000 && strncmp(r->body, body, r->len) == 0);
-    /* What comes behind a chunked body is the next request. */
+    /* The bytes after a chunked body are the next request. */
     client_send(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
                     "5\r\nabcde\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: t\r\n\r\n");
     CHECK_STR(client_reply(&c)->body, "5");
@@ -293,20 +293,20 @@ EACH_DRIVER(expect_100_continue_is_answered_before_body)
              100);
     client_send(&c, "abc");
     CHECK_STR(client_reply(&c)->body, "3");
-    /* A body that is there already needs no invitation. */
+    /* A body that has already arrived needs no "100 Continue". */
     CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
                             "Expect: 100-continue\r\n\r\nabc")
                  ->status,
              200);
-    /* A handler that wants none of it: the final answer at once, and the connection is not used
-     * again. */
+    /* A handler that reads none of the body: the final response is sent at once, and the connection
+     * is not reused. */
     struct reply *r = client_ask(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
                                      "Expect: 100-continue\r\n\r\n");
     CHECK_EQ(r->status, 200);
     CHECK_STR(reply_field(r, "Connection"), "close");
     CHECK(client_is_closed(&c));
     client_close(&c);
-    client_open(&c, &s); /* too large is said before it is sent */
+    client_open(&c, &s); /* 413 is sent before the body is sent */
     CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nContent-Length: 9000000\r\n"
                             "Expect: 100-continue\r\n\r\n")
                  ->status,
@@ -336,7 +336,7 @@ EACH_DRIVER(connection_header_decides_keep_alive)
     r = client_ask(&c, "GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     CHECK_STR(reply_field(r, "Connection"), "keep-alive");
     CHECK_EQ(client_ask(&c, "GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")->status, 200);
-    /* HTTP/1.0 knows no chunks: the end of the connection is the end of the body. */
+    /* HTTP/1.0 has no chunks: the end of the connection is the end of the body. */
     client_send(&c,
                 "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc");
     r = client_reply(&c);
@@ -366,7 +366,7 @@ EACH_DRIVER(pipelined_responses_are_ordered_and_batched)
         snprintf(wanted, sizeof wanted, "1 /any/%d?|", i);
         CHECK_STR(client_reply(&c)->body, wanted);
     }
-    /* Sent at once, it comes as one piece or in a few. */
+    /* Sent at once, it arrives in one piece or in a few. */
     CHECK(served_stats(&s).flushes - before <= 6);
     /* Byte by byte. */
     used = (size_t)sprintf(
@@ -398,13 +398,13 @@ EACH_DRIVER(failing_handler_yields_error_status_or_reset)
     client_open(&c, &s);
     CHECK(!client_ask(&c, get("/short"))->whole);
     client_close(&c);
-    /* An answer that is gathered before a failed one is whole, and arrives. */
+    /* A response that is buffered before a failed one is complete, and arrives. */
     client_open(&c, &s);
     client_send(&c, "GET /hello HTTP/1.1\r\nHost: t\r\n\r\nGET /short HTTP/1.1\r\nHost: t\r\n\r\n");
     CHECK_STR(client_reply(&c)->body, "hello\n");
     CHECK(!client_reply(&c)->whole);
     client_close(&c);
-    /* Where the end of the connection is the end of the body, it is reset. */
+    /* Where the end of the connection is the end of the body, a failure resets the connection. */
     client_open(&c, &s);
     client_send(&c, "GET /fail-too-late HTTP/1.0\r\n\r\n");
     char byte;
@@ -439,7 +439,7 @@ EACH_DRIVER(bad_request_gets_error_status_and_close)
     begin(&s, driver);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         client_open(&c, &s);
-        /* What is sent behind it must not be taken for a request. */
+        /* The bytes sent after it must not be parsed as a request. */
         client_send(&c, bad[i].text);
         client_send(&c, get("/hello"));
         struct reply *r = client_reply(&c);
@@ -452,7 +452,7 @@ EACH_DRIVER(bad_request_gets_error_status_and_close)
     served_end(&s);
 }
 
-/* The client is gone in the middle of everything: nothing is left behind. */
+/* The client disconnects in the middle of everything: nothing leaks. */
 EACH_DRIVER(client_disconnect_at_any_point_leaks_nothing)
 {
     static const char *const starts[] = {
@@ -478,8 +478,8 @@ EACH_DRIVER(client_disconnect_at_any_point_leaks_nothing)
     served_end(&s);
 }
 
-/* Old clients send an empty line behind a body: that must not make the answer vanish in a reset. */
-/* It may send for long before it comes to read. */
+/* Old clients send an empty line after a body: this must not make a reset discard the response. */
+/* The client may send for a long time before it reads. */
 EACH_DRIVER(client_still_sending_after_error_sees_no_reset)
 {
     static char block[1 << 20];
@@ -527,7 +527,7 @@ EACH_DRIVER(bytes_after_last_body_cause_no_reset)
     served_end(&s);
 }
 
-/* A half-closed client still gets its answer. */
+/* A half-closed client still gets its response. */
 EACH_DRIVER(half_closed_client_gets_response)
 {
     struct served s;
@@ -570,7 +570,7 @@ EACH_DRIVER(on_request_is_called_for_each_request)
     CHECK_EQ(strncmp(last, "- - 1 400 ", 10), 0);
 }
 
-/* Of which there is less than was promised. */
+/* A response with less than the announced length. */
 static int short_file(weft_http *req, void *arg)
 {
     (void)arg;
@@ -602,7 +602,7 @@ EACH_DRIVER(truncated_file_response_is_logged_with_bytes_sent)
     CHECK_STR(last, "GET /short 1 200 100 ");
 }
 
-/* Those are what one looks for in a log. */
+/* Refused requests are what people search a log for. */
 EACH_DRIVER(refused_request_is_logged_as_far_as_parsed)
 {
     static const struct {
@@ -612,7 +612,7 @@ EACH_DRIVER(refused_request_is_logged_as_far_as_parsed)
         {"GET /a HTTP/1.0\r\nX : y\r\n\r\n", "GET /a 0 400 "},
         {"GET a HTTP/1.1\r\nHost: t\r\n\r\n", "GET a 1 400 "}, /* refused at the target */
         {"GET /a HTTP/1.1\r\n", "GET /a 1 408 "},
-        {"GET /a HTTP/1.1", "- - 1 408 "}, /* no whole line */
+        {"GET /a HTTP/1.1", "- - 1 408 "}, /* no complete line */
         {"GET /a HTTP/1.2\r\nHost: t\r\n\r\n", "- - 1 505 "},
         {"GET /a\r\nHost: t\r\n\r\n", "- - 1 400 "},
     };
@@ -633,7 +633,7 @@ EACH_DRIVER(refused_request_is_logged_as_far_as_parsed)
     }
 }
 
-/* However long ago its request came. */
+/* However long ago its request arrived. */
 TEST(response_date_is_time_of_response)
 {
     struct served s;
@@ -641,7 +641,7 @@ TEST(response_date_is_time_of_response)
     served_route(&s, "GET", "/", outlast_the_second);
     served_route(&s, "GET", "/hello", hello);
     served_listen(&s);
-    CHECK_EQ(ask_once(&s, get("/hello"))->status, 200); /* the worker has a date now */
+    CHECK_EQ(ask_once(&s, get("/hello"))->status, 200); /* the worker has a cached date now */
     const char *date = reply_field(ask_once(&s, get("/")), "Date");
     int64_t seconds = 0;
     CHECK_EQ(weft_http_date_parse(date, strlen(date), 0, &seconds), 0);
@@ -661,8 +661,8 @@ static void *take_turns(void *arg)
     return arg;
 }
 
-/* To a client that reads faster than anybody could write: its place is taken by datagrams to
- * somebody who drops them. */
+/* Streaming to a client that reads faster than the server can write; datagrams to a socket that
+ * drops them stand in for the client. */
 static int flood(weft_http *req, void *arg)
 {
     static char block[32768];
@@ -676,7 +676,7 @@ static int flood(weft_http *req, void *arg)
     CHECK_EQ(connect(pipe, (struct sockaddr *)&to, len), 0);
     CHECK_EQ(weft_http_begin_response(req, 200), 0);
     CHECK_EQ(weft_spawn(NULL, take_turns, NULL, NULL), 0);
-    weft_yield(); /* it has begun */
+    weft_yield(); /* it has started */
     CHECK(dup3(pipe, req->conn->fd, O_CLOEXEC) >= 0);
     close(pipe);
     int before = turns;

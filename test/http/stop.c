@@ -1,5 +1,5 @@
-/* Stops: what has connected is served, what is under way is finished, idle connections may send one
- * more request, what takes too long is cut. */
+/* Stops: connections that are already established are served, requests in progress finish, idle
+ * connections may send one more request, and whatever takes too long is disconnected. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -63,7 +63,7 @@ static void end_stop(pthread_t stopper)
     CHECK_EQ((intptr_t)result, 0);
 }
 
-/* A connection that is held off is given up soon: its system would try again after a second. */
+/* A connect that gets no answer is abandoned soon: the kernel would retry after a second. */
 static bool refuses(const struct served *s)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -90,26 +90,27 @@ EACH_DRIVER(server_stop_finishes_requests_in_progress)
     CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
     read_by_now += strlen(get("/slow"));
     client_send(&half, "GET /hello HTTP/1.1\r\nHo");
-    while (served_stats(&s).bytes_in <= read_by_now) { /* the half has been seen */
+    while (served_stats(&s).bytes_in <= read_by_now) { /* the server has seen the first half */
         sched_yield();
     }
     pthread_t stopper = begin_stop(&s);
-    while (!refuses(&s)) { /* nobody listens any more */
+    while (!refuses(&s)) { /* there is no listener any more */
         sched_yield();
     }
     client_send(&half, "st: t\r\n\r\n"); /* a request that had begun counts */
     struct reply *r = client_reply(&half);
     CHECK_EQ(r->status, 200);
     CHECK_STR(reply_field(r, "Connection"), "close");
-    r = client_ask(&idle, get("/hello")); /* nobody had told it not to */
+    r = client_ask(&idle, get("/hello")); /* no response had said "close" */
     CHECK_EQ(r->status, 200);
     CHECK_STR(reply_field(r, "Connection"), "close");
     CHECK(client_is_closed_gently(&idle));
-    client_send(&busy, get("/hello")); /* too late, but no reason to lose the answer under way */
+    client_send(&busy, get("/hello")); /* too late, but no reason to lose the response in
+                                        * progress */
     weft_event_set(&go_on);
     r = client_reply(&busy);
     CHECK_STR(r->body, "done");
-    CHECK_STR(reply_field(r, "Connection"), "close"); /* though it was asked before */
+    CHECK_STR(reply_field(r, "Connection"), "close"); /* though it was requested before */
     CHECK(client_is_closed_gently(&busy));
     end_stop(stopper);
     CHECK_EQ(served_stats(&s).stop_idle, 0);
@@ -145,7 +146,7 @@ EACH_DRIVER(server_stop_deadline_cuts_remaining_requests)
     served_end(&s);
 }
 
-/* A second stop that has less time ends the first one too. */
+/* A second stop with less time also ends the first one. */
 EACH_DRIVER(second_server_stop_with_earlier_deadline_wins)
 {
     struct served s;
@@ -173,7 +174,7 @@ EACH_DRIVER(server_stop_during_arrivals_answers_every_request)
             client_send(&c[i], get("/hello"));
         }
         CHECK_EQ(weft_http_server_stop(s.server, weft_after(S(120))), 0);
-        for (int i = 0; i < 8; i++) { /* all of them had connected */
+        for (int i = 0; i < 8; i++) { /* all of them were connected */
             struct reply *r = client_reply(&c[i]);
             CHECK_EQ(r->status, 200);
             CHECK(r->whole);
@@ -183,7 +184,7 @@ EACH_DRIVER(server_stop_during_arrivals_answers_every_request)
     }
 }
 
-/* --- nothing is lost -------------------------------------------------------------------------- */
+/* --- no connection is lost -------------------------------------------------------------------- */
 
 EACH_DRIVER(server_stop_answers_all_pipelined_requests)
 {
@@ -212,7 +213,7 @@ EACH_DRIVER(server_stop_answers_all_pipelined_requests)
 
 static atomic_bool held;
 
-/* Keeps the worker until it is let go. */
+/* Occupies the worker until it is released. */
 static int hold(weft_http *req, void *arg)
 {
     (void)arg;
@@ -241,7 +242,7 @@ static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_balance 
     }
     for (int i = 0; i < BACKLOG; i++) {
         client_open(&c[i], &s);
-        if (i % 2) { /* the others speak after the stop has begun */
+        if (i % 2) { /* the others send after the stop has begun */
             client_send(&c[i], get("/hello"));
         }
     }
@@ -266,8 +267,7 @@ EACH_DRIVER(server_stop_serves_backlog_before_closing_listener)
     stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_LEAST, "unix:@");
 }
 
-/* --- the end of the grace ----------------------------------------------------------------------
- */
+/* --- the end of the grace period -------------------------------------------------------------- */
 
 EACH_DRIVER(server_stop_closes_idle_connections_after_grace)
 {
@@ -283,11 +283,11 @@ EACH_DRIVER(server_stop_closes_idle_connections_after_grace)
     CHECK(client_is_closed_gently(&used));
     CHECK(client_is_closed_gently(&unused));
     CHECK(client_is_closed_gently(&crosses));
-    CHECK(client_send(&crosses, get("/hello"))); /* it had not seen the end */
+    CHECK(client_send(&crosses, get("/hello"))); /* it had not seen the end of stream */
     while (served_stats(&s).stop_lost == 0) {
         sched_yield();
     }
-    CHECK(client_is_closed_gently(&crosses)); /* and meets no reset */
+    CHECK(client_is_closed_gently(&crosses)); /* and gets no reset */
     client_close(&used);
     client_close(&unused);
     client_close(&crosses);
@@ -305,7 +305,7 @@ static int wait_a_little(weft_http *req, void *arg)
     return err ? err : weft_http_respond(req, 200, NULL, "", 0);
 }
 
-/* What ends the wait of an idle connection must not end a wait of its next handler. */
+/* The event that ends the wait of an idle connection must not end a wait of its next handler. */
 EACH_DRIVER(end_of_stop_grace_does_not_disturb_handlers)
 {
     for (int round = 0; round < 20; round++) {
@@ -325,7 +325,7 @@ EACH_DRIVER(end_of_stop_grace_does_not_disturb_handlers)
         for (int i = 0; i < 16; i++) {
             client_send(&c[i], get("/wait"));
         }
-        for (int i = 0; i < 16; i++) { /* 0: it has crossed the close */
+        for (int i = 0; i < 16; i++) { /* 0: it crossed with the close */
             int status = client_reply(&c[i])->status;
             CHECK(status == 200 || status == 0);
             client_close(&c[i]);

@@ -1,4 +1,4 @@
-/* Slow clients: each is ended by its own time limit, not before and not much later, while others
+/* Slow clients: each is disconnected by its own timeout, not early and not much later, while others
  * are served. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,7 +6,7 @@
 #include "http/client.h"
 
 #define LIMIT MS(200)
-#define PATIENCE 60 /* seconds */
+#define WAIT_LIMIT 60 /* seconds */
 
 static int flood(weft_http *req, void *arg)
 {
@@ -19,7 +19,7 @@ static int flood(weft_http *req, void *arg)
     return err;
 }
 
-/* Longer than every limit: a handler's time is its own. */
+/* Longer than all limits: a handler's own time does not count. */
 static int doze(weft_http *req, void *arg)
 {
     (void)arg;
@@ -43,21 +43,21 @@ static void await_close(struct client *c)
     }
 }
 
-/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. `from`: before
- * the server could begin to count. */
+/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. `from`: a time
+ * before the server could start to count. */
 static void check_time(double from)
 {
     double took = check_seconds() - from;
     printf("    ended after %.0f ms\n", took * 1e3);
     CHECK(took >= (double)LIMIT / 1e9 - 0.001);
-    CHECK(took < PATIENCE);
+    CHECK(took < WAIT_LIMIT);
 }
 
-/* A client that is not silent for long, unless this thread is kept from it: then its connection is
- * gone, with reason, and it makes another. */
+/* A client that is never idle for long, unless this thread is delayed: then its connection was
+ * rightly closed, and it opens another. */
 struct talker {
     struct client c;
-    double last, longest; /* when it spoke, and its longest silence */
+    double last, longest; /* when it sent last, and its longest idle time */
     int lost;             /* connections */
 };
 
@@ -69,7 +69,7 @@ static void talker_open(struct talker *t, struct served *s)
     client_open(&t->c, s);
 }
 
-/* It has not been silent for so long that its connection might be gone without its knowing. */
+/* It has not been idle so long that its connection might have been closed unnoticed. */
 static bool talker_is_heard(const struct talker *t, int64_t limit)
 {
     return check_seconds() - t->last < (double)limit / 1e9;
@@ -111,7 +111,7 @@ EACH_DRIVER(idle_connection_between_requests_is_closed)
     talker_open(&busy, &s);
     talker_ask(&once, &s, "/");
     from = check_seconds();
-    do { /* one that talks stays, for many times the limit */
+    do { /* an active connection stays, for many times the timeout */
         talker_ask(&busy, &s, "/");
     } while (check_seconds() - from < 4 * (double)LIMIT / 1e9);
     CHECK(client_is_closed(&once.c));
@@ -128,7 +128,7 @@ EACH_DRIVER(idle_connection_between_requests_is_closed)
     served_end(&s);
 }
 
-/* More than are ended at once; some of them go by themselves in that moment. */
+/* More than are closed in one batch; some of them close by themselves at that moment. */
 EACH_DRIVER(many_connections_going_idle_at_once_are_closed)
 {
     enum { CROWD = 200 };
@@ -150,7 +150,7 @@ EACH_DRIVER(many_connections_going_idle_at_once_are_closed)
     }
     while (served_stats(&s).open > 1) {
         talker_ask(&busy, &s, "/");
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
     }
     for (int i = 0; i < CROWD; i++) {
         if (i % 5) {
@@ -163,7 +163,7 @@ EACH_DRIVER(many_connections_going_idle_at_once_are_closed)
     served_end(&s);
 }
 
-/* Keeps the worker for longer than the limit. */
+/* Occupies the worker for longer than the timeout. */
 static int hog(weft_http *req, void *arg)
 {
     (void)arg;
@@ -173,7 +173,7 @@ static int hog(weft_http *req, void *arg)
     return weft_http_respond(req, 200, NULL, "done", 4);
 }
 
-/* False: on a very busy machine this client has been silent for too long. */
+/* False: on a very busy machine this client has been idle for too long. */
 static bool wait_for_busy_worker(struct served *s)
 {
     static struct talker other;
@@ -184,7 +184,7 @@ static bool wait_for_busy_worker(struct served *s)
     double spoke = check_seconds();
     bool heard = client_ask(&c, get("/"))->status == 200;
     CHECK(heard || check_seconds() - from >= (double)LIMIT / 1e9);
-    do { /* it knows since when it is idle */
+    do { /* the server knows since when it is idle */
         talker_ask(&other, s, "/");
     } while (check_seconds() - spoke < (double)LIMIT / 4e9);
     client_send(&other.c, get("/hog"));
@@ -198,7 +198,7 @@ static bool wait_for_busy_worker(struct served *s)
     return heard && in_time;
 }
 
-/* A client that has spoken in time is no silent one because the server is late to hear it. */
+/* A client that has sent in time is not idle because the server reads late. */
 EACH_DRIVER(request_waiting_for_busy_worker_is_not_idle)
 {
     struct served s;
@@ -213,7 +213,7 @@ EACH_DRIVER(request_waiting_for_busy_worker_is_not_idle)
     served_end(&s);
 }
 
-/* A byte now and then does not help: the time is for the whole head. */
+/* A byte from time to time does not help: the timeout covers the whole head. */
 EACH_DRIVER(slow_request_head_times_out)
 {
     struct served s;
@@ -227,14 +227,14 @@ EACH_DRIVER(slow_request_head_times_out)
     struct pollfd readable = {.fd = c.fd, .events = POLLIN};
     while (poll(&readable, 1, 5) == 0) {
         client_send(&c, "x");
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
     }
     struct reply *r = client_reply(&c);
     CHECK_EQ(r->status, 408);
     CHECK_STR(reply_field(r, "Connection"), "close");
     check_time(from);
     client_close(&c);
-    /* The second of two pipelined ones, of which a part came with the first. */
+    /* The second of two pipelined requests, of which a part came with the first. */
     client_open(&c, &s);
     client_send(&c, "GET / HTTP/1.1\r\nHost: t\r\n\r\nGET / HT");
     CHECK_EQ(client_reply(&c)->status, 200);
@@ -263,7 +263,7 @@ EACH_DRIVER(missing_request_body_times_out)
     served_end(&s);
 }
 
-/* It comes, and never stops for long, but too slowly. */
+/* The body arrives without long pauses, but too slowly. */
 EACH_DRIVER(request_body_below_min_rate_times_out)
 {
     struct served s;
@@ -277,7 +277,7 @@ EACH_DRIVER(request_body_below_min_rate_times_out)
     struct pollfd readable = {.fd = c.fd, .events = POLLIN};
     while (poll(&readable, 1, 5) == 0) {
         client_send(&c, "x");
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
     }
     CHECK_EQ(client_reply(&c)->status, 408);
     check_time(from);
@@ -298,16 +298,16 @@ EACH_DRIVER(client_that_does_not_read_is_disconnected)
     client_send(&c, get("/flood"));
     while (served_stats(&s).write_timeouts == 0) {
         CHECK_EQ(client_ask(&other, get("/"))->status, 200); /* others are served meanwhile */
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
     }
     check_time(from);
-    CHECK(!client_reply(&c)->whole); /* and it sees that it has not got everything */
+    CHECK(!client_reply(&c)->whole); /* and the client sees that the response is incomplete */
     client_close(&c);
     client_close(&other);
     served_end(&s);
 }
 
-/* Many at once, of all kinds; the service is there, and everything is given back. */
+/* Many at once, of all kinds; the server responds, and all resources are released. */
 EACH_DRIVER(many_slow_clients_are_disconnected_while_others_are_served)
 {
     enum { CROWD = 200 };
@@ -320,8 +320,8 @@ EACH_DRIVER(many_slow_clients_are_disconnected_while_others_are_served)
     };
     static struct talker good;
     struct served s;
-    bool in_time = true; /* each has sent what it sends before it could be taken for silent */
-    bool heard;          /* and the good one is none of those that were ended */
+    bool in_time = true; /* each has sent its part before it could count as idle */
+    bool heard;          /* and the good client is none of those that were closed */
     begin(&s, driver,
           (struct weft_http_server_limits){.idle_ns = 2 * LIMIT,
                                            .header_ns = LIMIT,
@@ -337,14 +337,14 @@ EACH_DRIVER(many_slow_clients_are_disconnected_while_others_are_served)
     }
     double from = check_seconds();
     talker_open(&good, &s);
-    /* Not .open: it is low too while they still wait to be accepted. */
+    /* Not .open, which is also low while they still wait to be accepted. */
     struct weft_http_stats stats;
     while (stats = served_stats(&s), heard = talker_is_heard(&good, 2 * LIMIT),
            stats.idle_timeouts + stats.header_timeouts + stats.body_timeouts +
                    stats.write_timeouts <
                CROWD + (uint64_t)good.lost) {
         talker_ask(&good, &s, "/");
-        CHECK(check_seconds() - from < PATIENCE);
+        CHECK(check_seconds() - from < WAIT_LIMIT);
     }
     for (int i = 0; i < CROWD; i++) {
         client_close(&c[i]);
@@ -359,7 +359,7 @@ EACH_DRIVER(many_slow_clients_are_disconnected_while_others_are_served)
     served_end(&s);
 }
 
-/* The shortest and the longest there are, and those around which the precision changes. */
+/* The shortest and the longest timeouts, and those at which the precision changes. */
 TEST(http_timeouts_accept_any_duration)
 {
     static const int64_t times[] = {1, 15, 16, S(16), S(65536), S(86400), S(100000000), INT64_MAX};

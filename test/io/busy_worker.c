@@ -1,6 +1,5 @@
-/* A worker that finds the next message there when it has served the last does not fall asleep in
- * between; and one to which nothing comes does, at once. A wait that was no sleep is told by the
- * time it took. */
+/* A worker does not sleep if the next message is already there when it has handled the last one. A
+ * worker without input sleeps at once. The duration of a wait tells whether it was a sleep. */
 /* not under: asan tsan valgrind qemu */
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,7 +7,7 @@
 #include "io/drivers.h"
 
 enum { ROUNDS = 2000, ATTEMPTS = 20 };
-#define SLOW_NS 4000 /* a system call that takes longer is none that a sleep could be told from */
+#define SLOW_NS 4000 /* a longer system call cannot be told from a sleep */
 
 static void *answer(void *arg)
 {
@@ -43,7 +42,7 @@ static bool is_slow(int fd)
     return (weft_now() - from) / ROUNDS > SLOW_NS;
 }
 
-/* A busy machine takes the CPU away, and wakes up for reasons of its own; not each time. */
+/* A busy machine takes the CPU away, and has wake-ups of its own, but not in every attempt. */
 static bool stays_awake_and_sleeps(int fd)
 {
     struct weft_worker_stats before = here();

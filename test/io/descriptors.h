@@ -1,4 +1,4 @@
-/* How many descriptors this process has, and one for the look itself. */
+/* The number of open descriptors of this process, including the one used for counting. */
 #ifndef WEFT_TEST_IO_DESCRIPTORS_H
 #define WEFT_TEST_IO_DESCRIPTORS_H
 

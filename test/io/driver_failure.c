@@ -1,5 +1,5 @@
-/* A driver that stops working: the program is told why, and ends; no worker spins. And system calls
- * that old filters deny, for which there are older ones. */
+/* A driver that stops working: the program reports why, and ends; no worker spins. Also system
+ * calls that old seccomp filters deny, for which Weft falls back to older calls. */
 /* not under: qemu valgrind */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +11,11 @@
 #include "io/drivers.h"
 #include "io/syscall_filter.h"
 
-/* --- for good ------------------------------------------------------------------------------- */
+/* --- permanent failure ---------------------------------------------------------------------- */
 
 static int ends[2];
 
-/* From here on the driver is there. */
+/* From here on the driver is open. */
 static void *opens_driver(void *arg)
 {
     char byte;
@@ -62,7 +62,7 @@ EACH_DRIVER(closed_driver_fd_aborts_with_message)
     check_broken(run_without_descriptors, driver, name, "the program has closed this descriptor");
 }
 
-/* Another thread finds out first: it cannot wake a worker that sleeps in its driver. */
+/* Another thread finds the failure first: it cannot wake a worker that sleeps in its driver. */
 static atomic_bool opened;
 
 static void *lets_worker_sleep(void *arg)
@@ -99,13 +99,13 @@ EACH_DRIVER(closed_wake_fd_aborts_with_message)
                  "the program has closed this descriptor");
 }
 
-static long later; /* what is forbidden while it runs */
+static long later; /* the call that is denied while it runs */
 
 static void *locks_itself_in(void *arg)
 {
     opens_driver(arg);
     deny(later, EPERM);
-    deny(SYS_epoll_pwait2, EPERM); /* what comes before the other, where there is both */
+    deny(SYS_epoll_pwait2, EPERM); /* the call that is tried before the other, where both exist */
     while (weft_sleep(1000000) == 0) {
     }
     return NULL;
@@ -129,7 +129,7 @@ static void check_locked_in(enum weft_driver driver, long call, const char *name
     }
 }
 
-/* The C library's epoll_wait is epoll_pwait where there is no other. */
+/* The C library's epoll_wait calls epoll_pwait where the kernel has no epoll_wait. */
 #ifdef SYS_epoll_wait
 #define PLAIN_WAIT SYS_epoll_wait
 #else
@@ -150,7 +150,7 @@ static void close_epolls(void)
         char path[64], target[64] = "";
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "eventpoll")) {
-            syscall(SYS_close, fd); /* not close: TSan would say, rightly, that this is a race */
+            syscall(SYS_close, fd); /* not close: TSan would rightly report a race */
         }
     }
 }
@@ -176,7 +176,7 @@ TEST(closed_signal_watch_fd_aborts_with_message)
                  "the program has closed this descriptor");
 }
 
-/* --- what old filters deny -------------------------------------------------------------------- */
+/* --- calls that old filters deny -------------------------------------------------------------- */
 
 struct denial {
     enum weft_driver driver;
@@ -197,7 +197,7 @@ static void check_works(void (*fn)(void *), struct denial denial)
     CHECK_EQ(status, 0);
 }
 
-/* Descriptors that Weft has not made, of every kind; and the paths of files. */
+/* Descriptors of every kind that were not opened by Weft; and paths of files. */
 static void *uses_foreign(void *arg)
 {
     char byte, path[] = "/tmp/weft-broken-XXXXXX";

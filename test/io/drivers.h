@@ -1,12 +1,11 @@
-/* For tests of I/O: each EACH_DRIVER(name) is a test that runs once on every driver that can be had
- * here.
+/* For tests of I/O: each EACH_DRIVER(name) is a test that runs once on every driver that is
+ * available on this machine.
  *
  *     EACH_DRIVER(echo)      // `driver` is the driver's number
  *     {
  *         const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
  *         CHECK_EQ(weft_run(server, NULL, NULL, &opts), 0);
- *     }
- */
+ *     } */
 #ifndef WEFT_TEST_IO_DRIVERS_H
 #define WEFT_TEST_IO_DRIVERS_H
 
@@ -18,14 +17,14 @@
 
 static const char *const drivers_names[] = {"auto", "epoll", "uring", "poll"};
 
-/* Memcheck does not see what the kernel writes for a ring, and takes it for undefined. */
+/* Memcheck does not see what the kernel writes for a ring, and treats it as undefined. */
 __attribute__((unused)) static bool drivers_under_valgrind(void)
 {
     const char *preload = getenv("LD_PRELOAD");
     return preload && strstr(preload, "vgpreload");
 }
 
-/* False, with a line: it cannot be had here. */
+/* Returns false, and prints a line, if the driver is not available. */
 __attribute__((unused)) static bool drivers_have(enum weft_driver driver)
 {
     weft_pool *pool;

@@ -1,5 +1,5 @@
-/* Where io_uring cannot be had, `auto` comes to epoll, and the dump says why. A filter on system
- * calls plays the machine. */
+/* Where io_uring is not available, `auto` selects epoll, and the dump says why. A seccomp filter
+ * simulates such a machine. */
 /* not under: qemu valgrind */
 #include <errno.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include "io/drivers.h"
 #include "io/syscall_filter.h"
 
-static long denied; /* the system call that answers with an error */
+static long denied; /* the system call that fails */
 
 static void forbid(int err)
 {
@@ -66,7 +66,7 @@ static void check_reason(void (*fn)(void *), int err, const char *reason)
     CHECK(strstr(text, reason));
 }
 
-/* In a child, as all here: what a process has found out it does not ask again. */
+/* In a child, like every test here: a process probes only once. */
 static void has_ring(void *arg)
 {
     (void)arg;
@@ -95,7 +95,7 @@ TEST(auto_driver_falls_back_to_epoll_without_io_uring)
     check_reason(falls_back, EMFILE, "io_uring could not be set up");
 }
 
-/* A ring can be made, and not be used. */
+/* A ring can be created, but not used. */
 TEST(auto_driver_falls_back_when_ring_cannot_be_entered)
 {
     need_ring();
@@ -105,9 +105,9 @@ TEST(auto_driver_falls_back_when_ring_cannot_be_entered)
     check_reason(falls_back, ENOSYS, "io_uring_enter is not available (ENOSYS)");
 }
 
-/* --- later ------------------------------------------------------------------------------------ */
+/* --- denied after the start ------------------------------------------------------------------- */
 
-/* A server that locks itself in once it is up: what it has goes on, what it opens from then on is
+/* A server that installs a filter after its start: existing rings keep working, new drivers are
  * epoll. */
 static int across[2];
 
@@ -130,7 +130,7 @@ static void *locks_itself_in(void *arg)
     struct weft_pool_stats stats;
     weft_pool_stats(weft_pool_self(), &stats);
     CHECK_STR(stats.driver, "uring");
-    forbid(err); /* before there is another thread, which would not be bound by it */
+    forbid(err); /* before there is another thread, which the filter would not bind */
     CHECK_EQ(weft_loop_create(&loop, NULL), 0);
     CHECK_STR(weft_loop_driver(loop), "epoll");
     weft_loop_destroy(loop);
@@ -139,7 +139,7 @@ static void *locks_itself_in(void *arg)
     weft_fiber other;
     CHECK_EQ(weft_pool_spawn(second, &other, uses, NULL, NULL), 0);
     CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_write(across[1], "x", 1, WEFT_FOREVER), 1); /* the one who waits in the ring */
+    CHECK_EQ(weft_write(across[1], "x", 1, WEFT_FOREVER), 1); /* the fiber that waits in the ring */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_stop(second, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(second);

@@ -1,4 +1,4 @@
-/* More operations than a ring has entries: nothing is lost, nothing waits for ever. */
+/* More operations than a ring has entries: no operation is lost or waits for ever. */
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -57,7 +57,7 @@ static void *starts(void *arg)
     for (int i = 0; i < 100; i++) {
         weft_yield();
     }
-    write_all(); /* all at once: far more than there are entries for */
+    write_all(); /* all at once: far more than there are entries */
     return arg;
 }
 
@@ -70,7 +70,8 @@ EACH_DRIVER(fiber_waits_beyond_ring_size_all_complete)
         CHECK_EQ(weft_run(starts, NULL, NULL, &opts), 0);
         CHECK_EQ(atomic_load(&got), MANY);
         for (int i = 0; i < MANY;
-             i++) { /* not by who has read: that a ring comes after the write, TSan does not see */
+             i++) { /* not by a count of readers: TSan does not see that a ring's completion follows
+                     * the write */
             CHECK_EQ(weft_close(ends[i][1]), 0);
         }
     }

@@ -1,4 +1,4 @@
-/* The way that older kernels need: SIGPIPE is held off around a call, and nothing else changes. */
+/* The fallback for older kernels: SIGPIPE is blocked around a call, and nothing else changes. */
 /* labels: valgrind */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static void broken_write(void)
 
 TEST(write_to_closed_pipe_raises_no_sigpipe)
 {
-    broken_write(); /* it would have killed */
+    broken_write(); /* it would have killed the process */
     CHECK(!is_blocked());
     CHECK(!is_pending());
 }

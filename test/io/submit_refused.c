@@ -1,5 +1,5 @@
-/* A ring that the kernel takes nothing from for a while, in a host's loop: the host is asked to
- * come again, although nothing becomes readable. */
+/* A ring in a host's loop whose submissions the kernel refuses for a while: the ring asks the host
+ * to poll again, although no descriptor becomes readable. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -10,9 +10,9 @@
 #if WEFT_URING
 #include <liburing.h>
 
-static int refusals; /* so many more submissions fail */
+static int refusals; /* this many more submissions fail */
 
-/* In the place of the library's. */
+/* Replaces the C library's function. */
 int io_uring_submit(struct io_uring *ring)
 {
     int (*real)(struct io_uring *) = NULL;
@@ -40,14 +40,14 @@ static void refuse(int times)
 
 enum { TIMES = 20 };
 
-/* What a host does between two looks. */
+/* The host's work between two polls. */
 static void host_waits(int fd, int64_t until)
 {
     int64_t now = weft_now();
     int ms = until == WEFT_FOREVER ? 60000 : until <= now ? 0 : (int)((until - now) / 1000000 + 1);
     struct pollfd ask = {.fd = fd, .events = POLLIN};
     int n = poll(&ask, 1, ms);
-    CHECK(n == 1 || until != WEFT_FOREVER); /* else nothing has told the host */
+    CHECK(n == 1 || until != WEFT_FOREVER); /* otherwise nothing has notified the host */
 }
 
 static bool ended;

@@ -1,6 +1,5 @@
-/* Echoes over TCP until enough were right, whatever fails in between; no descriptor is left.
- * test/io/inject runs it with system calls that fail.
- */
+/* Echoes over TCP until enough of them were correct, whatever fails in between; no descriptor
+ * leaks. test/io/inject runs it with failing system calls. */
 /* not under: valgrind qemu */
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +13,7 @@
 #define CLIENTS 4
 #define ECHOES 10
 #define ATTEMPTS 2000
-#define PATIENCE 60000000000 /* ns */
+#define WAIT_LIMIT 60000000000 /* ns */
 
 static char address[WEFT_ADDR_STRLEN];
 static int listener;
@@ -35,8 +34,8 @@ static void *serve(void *arg)
     char buf[64];
     int fd = (int)(intptr_t)arg;
     ssize_t n;
-    while ((n = weft_read(fd, buf, sizeof buf, weft_after(PATIENCE))) > 0) {
-        n = weft_write_all(fd, buf, (size_t)n, NULL, weft_after(PATIENCE));
+    while ((n = weft_read(fd, buf, sizeof buf, weft_after(WAIT_LIMIT))) > 0) {
+        n = weft_write_all(fd, buf, (size_t)n, NULL, weft_after(WAIT_LIMIT));
         if (n < 0) {
             break;
         }
@@ -62,16 +61,16 @@ static void *accepts(void *arg)
     return arg;
 }
 
-/* 0: what came back is what was sent. */
+/* Returns 0 if the reply equals the request. */
 static int echo_once(void)
 {
     char back[8];
-    int fd = weft_connect(address, weft_after(PATIENCE));
+    int fd = weft_connect(address, weft_after(WAIT_LIMIT));
     if (fd < 0) {
         return fd;
     }
-    int err = weft_write_all(fd, "message", 8, NULL, weft_after(PATIENCE));
-    err = err ? err : weft_read_full(fd, back, 8, NULL, weft_after(PATIENCE));
+    int err = weft_write_all(fd, "message", 8, NULL, weft_after(WAIT_LIMIT));
+    err = err ? err : weft_read_full(fd, back, 8, NULL, weft_after(WAIT_LIMIT));
     CHECK(err || strcmp(back, "message") == 0);
     CHECK_EQ(weft_close(fd), 0);
     return err;
@@ -115,7 +114,7 @@ TEST(echo_succeeds_despite_injected_syscall_failures)
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     weft_addr_format(&addr, address, sizeof address);
-    for (int i = 0; i < 10 && err; i++) { /* the pool's own descriptors may be refused, too */
+    for (int i = 0; i < 10 && err; i++) { /* opening the pool's own descriptors may fail, too */
         err = weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
         CHECK(err == 0 || err == -EMFILE || err == -ENFILE || err == -ENOMEM);
     }

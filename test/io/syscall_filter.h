@@ -1,4 +1,5 @@
-/* A filter of system calls, as a container has it. In a child (check_child): it stays for ever. */
+/* A seccomp filter, as containers install it. For use in a child (check_child): it cannot be
+ * removed. */
 #ifndef WEFT_TEST_IO_SYSCALL_FILTER_H
 #define WEFT_TEST_IO_SYSCALL_FILTER_H
 
@@ -10,8 +11,8 @@
 
 #include "check.h"
 
-/* The system call answers with this error from now on, in the calling thread and those that it
- * makes. Where there are no filters the child ends as skipped. */
+/* The system call fails with this error from now on, in the calling thread and in threads that it
+ * creates. Where filters are not available, the child exits as skipped. */
 static void deny(long call, int err)
 {
     struct sock_filter code[] = {

@@ -1,4 +1,4 @@
-/* Fibers that wait in a call, and what it has come to. */
+/* Fibers that wait in a call, and the call's result. */
 #ifndef WEFT_TEST_IO_WAITING_H
 #define WEFT_TEST_IO_WAITING_H
 
@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-/* Spawns it, and returns when it waits. */
+/* Spawns the fiber, and returns when it waits. */
 __attribute__((unused)) static weft_fiber started(weft_fn fn, void *arg)
 {
     weft_fiber fiber;

@@ -1,7 +1,7 @@
-/* What is around the actors of a client: no fibers among them, no states, hooks, traces or ledger,
- * and no other node. What is buried is counted. A client includes this, once, and says with
- * weft__actor_find which actors there are. WITH_LEDGER,
- * WITH_EXITS: the real one is linked. */
+/* The environment of a client's actors: no fibers among them, no states, hooks, traces or pending
+ * table, and no other node. Dead letters are counted. A client includes this header once, and
+ * defines with weft__actor_find which actors exist. WITH_PENDING, WITH_EXITS: the real pending table
+ * or exit records are linked. */
 #ifndef WEFT_TEST_MODEL_ACTORS_H
 #define WEFT_TEST_MODEL_ACTORS_H
 
@@ -16,7 +16,7 @@
 #include "actor/trace.h"
 #include "model/fibers.h"
 
-enum { BURIED = 1, FIRST_COUNTER }; /* a client's own come after */
+enum { BURIED = 1, FIRST_COUNTER }; /* the client's own fields follow */
 
 _Atomic(uint32_t) weft__this_node;
 _Atomic(bool) weft__actor_tracing;
@@ -95,7 +95,7 @@ void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
 {
     (void)actor, (void)agreed, (void)reason;
 }
-#ifndef WITH_LEDGER
+#ifndef WITH_PENDING
 void weft__pending_end_actor(weft_pid self)
 {
     (void)self;

@@ -1,6 +1,6 @@
-/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against
- * those who send, complete and kill. Thread 0 is the worker that runs it, the others are plain
- * threads. */
+/* Clients of src/actor: an actor that becomes idle, ends, and is followed by another actor in its
+ * slot, against threads that send, complete and kill. Thread 0 is the worker that runs the actor,
+ * the others are plain threads. */
 #include "model/one_actor.h"
 
 void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
@@ -9,7 +9,7 @@ void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
     x_fail("nobody waits for room");
 }
 
-/* --- a message against sleep ------------------------------------------------------------------ */
+/* --- a message against becoming idle ---------------------------------------------------------- */
 
 static void setup_for(int count)
 {
@@ -41,7 +41,7 @@ static void setup_four(void)
     setup_for(4);
 }
 
-/* Two from each of two, in order. */
+/* Two messages from each of two senders, in order. */
 static void two_send(int i)
 {
     if (i == 0) {
@@ -103,7 +103,7 @@ static void send_against_exit(int i)
     }
 }
 
-/* One that was refused was buried by the call. */
+/* The send of a refused message has released it as a dead letter. */
 static void none_lost(void)
 {
     rest(1);
@@ -126,7 +126,7 @@ static void killed(void)
     rest(1);
 }
 
-/* --- and against the next one ----------------------------------------------------------------- */
+/* --- messages against the next actor of the slot ---------------------------------------------- */
 
 static void send_against_reuse(int i)
 {

@@ -1,4 +1,4 @@
-/* Clients of sched/awake_count.h. T0 watches, the others are workers with parkers. */
+/* Clients of sched/awake_count.h. T0 is the watcher, the others are workers with parkers. */
 #include "model/explore.h"
 #include "model/twins.h"
 #include "sched/awake_count.h"
@@ -7,9 +7,9 @@
 
 static struct weft__awake_count awake;
 static struct weft__parker parkers[WORKERS + 1]; /* by thread */
-static int taken[WORKERS + 1];                   /* plain: what a worker did when it was woken */
+static int taken[WORKERS + 1];                   /* plain: what a worker did after it was woken */
 static _Atomic(int) gone;
-static bool still; /* what the watcher found */
+static bool still; /* the watcher's result */
 
 static void setup(void)
 {
@@ -26,9 +26,9 @@ static void setup(void)
     x_name(taken, sizeof taken, "taken");
 }
 
-/* ---- the look ---- */
+/* ---- the check ---- */
 
-/* From outside the worker that does this for good is asleep for ever, without keeping the client
+/* Seen from outside, a worker that ends with this is asleep for ever, without keeping the client
  * from its end. */
 static void park_for_ever(int i)
 {
@@ -69,8 +69,7 @@ static void found_once(void)
     x_outcome(still);
 }
 
-/* T1 wakes T2, which was asleep, and sleeps; T2 wakes T1 and sleeps; T1 has something to do
- * still. */
+/* T1 wakes T2, which was asleep, and sleeps; T2 wakes T1 and sleeps; T1 still has work to do. */
 static void to_and_fro(int i)
 {
     if (i == 0) {
@@ -88,7 +87,7 @@ static void to_and_fro(int i)
     }
 }
 
-/* The same, half of it. */
+/* Half of the same. */
 static void there(int i)
 {
     if (i == 0) {
@@ -103,7 +102,7 @@ static void there(int i)
     }
 }
 
-/* ---- the rest ---- */
+/* ---- the watcher's wait ---- */
 
 static bool none_awoke(uint64_t word)
 {
@@ -122,7 +121,7 @@ static void rest_until_somebody_awoke(void)
     }
 }
 
-/* Whoever awakes is seen, though it sleeps again at once. */
+/* A worker that wakes is seen, even if it sleeps again at once. */
 static void roused(int i)
 {
     if (i == 0) {
@@ -152,7 +151,7 @@ static void rest_until_gone(void)
     }
 }
 
-/* A change while all sleep is seen. */
+/* A change while all workers sleep is seen. */
 static void changed(int i)
 {
     if (i > 0) {
@@ -163,7 +162,7 @@ static void changed(int i)
     }
 }
 
-/* So is what a call is about. */
+/* So is the data that a call publishes. */
 static void called(int i)
 {
     if (i > 0) {
@@ -174,7 +173,7 @@ static void called(int i)
     }
 }
 
-/* A rest that ends by time leaves nothing behind, and is no end of the next. */
+/* A wait that ends by its deadline leaves no state behind, and does not end the next wait. */
 static void timed(int i)
 {
     if (i == 0) {

@@ -1,5 +1,5 @@
-/* Clients of sync/barrier.c: a phase is for all of its parties or for none, whatever ends the
- * waits. */
+/* Clients of sync/barrier.c: a phase completes for all of its parties or for none, whatever ends
+ * the waits. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -41,7 +41,7 @@ static void rest(void)
     X_ASSERT(!place.barrier.source.waiters.first && place.barrier.arrived == 0);
 }
 
-/* One of the parties was the last. */
+/* Exactly one of the parties was the last. */
 static void all_met(void)
 {
     rest();
@@ -69,11 +69,11 @@ static void meet(int i)
     published[i] = 1;
     results[i] = weft_barrier_wait(THE_BARRIER, WEFT_FOREVER);
     for (uint32_t k = 0; k < place.barrier.parties; k++) {
-        X_ASSERT(published[k] == 1); /* plain: all that came before it */
+        X_ASSERT(published[k] == 1); /* plain: everything that happened before the phase */
     }
 }
 
-/* The first to come back to it does not get into the phase that it has left. */
+/* The first party to return to the barrier does not enter the phase that it has left. */
 static void meet_twice(int i)
 {
     X_ASSERT(weft_barrier_wait(THE_BARRIER, WEFT_FOREVER) >= 0);
@@ -106,7 +106,7 @@ static void last_against_interrupt(int i)
     }
 }
 
-/* It ended the wait, or it is still there. */
+/* The interrupt ended the wait, or is still pending. */
 static void interrupt_is_kept(void)
 {
     both_or_neither();

@@ -1,6 +1,6 @@
-/* Clients of buf/remote_free.h, buf/worker_cache.c and buf/buf.c: what is freed elsewhere, homes
- * that close, views that end on different threads. T0 owns the home; the others are plain
- * threads. */
+/* Clients of buf/remote_free.h, buf/worker_cache.c and buf/buf.c: buffers freed on other threads,
+ * worker caches that close, views that end on different threads. T0 owns the worker cache; the
+ * others are plain threads. */
 #include <string.h>
 
 #include <weft/buf.h>
@@ -17,7 +17,7 @@ static bool is_shut;
 
 struct weft__buf_cache *weft__buf_cache_self(void)
 {
-    return x_thread() <= 0 ? &cache : NULL; /* setup and check as well */
+    return x_thread() <= 0 ? &cache : NULL; /* also for setup and check */
 }
 
 uint64_t weft__buf_fiber(void)
@@ -46,7 +46,7 @@ static void setup_views(void)
     views[1] = weft_buf_slice(bufs[0], 0, 1);
 }
 
-/* At most one may be on its way. */
+/* At most one may be in flight. */
 static void setup_narrow(void)
 {
     setup();
@@ -60,7 +60,7 @@ static void pass(int n)
     bufs[n] = NULL;
 }
 
-/* All that was taken has come back, and the books say so; what is missing is a leak. */
+/* Every allocated buffer has come back, and the counts agree; a missing buffer is a leak. */
 static void rest(void)
 {
     for (int i = 0; i < 3 && !is_shut; i++) {
@@ -81,7 +81,7 @@ static void rest(void)
     }
 }
 
-/* The owner takes what another thread has just freed, and writes to it. */
+/* The owner allocates the buffer that another thread has just freed, and writes to it. */
 static void use_one(void)
 {
     weft_buf *buf = weft_buf_alloc(8, 0);
@@ -121,7 +121,7 @@ static void worker_cache_closes(int i)
     }
 }
 
-/* As a worker ends: its own buffers were freed before. */
+/* As when a worker ends: its own buffers were freed before. */
 static void setup_closing(void)
 {
     setup();
@@ -129,7 +129,7 @@ static void setup_closing(void)
     bufs[0] = NULL;
 }
 
-/* The home of a worker that is gone becomes that of one who comes. */
+/* A new worker takes over the cache of a worker that has ended. */
 static void worker_cache_changes_owner(int i)
 {
     if (i == 0) {
@@ -142,7 +142,7 @@ static void worker_cache_changes_owner(int i)
     }
 }
 
-/* The last of the two gives the storage back, and the owner may write to it at once. */
+/* The last of the two views frees the storage, and the owner may write to it at once. */
 static void two_views_end(int i)
 {
     if (i == 0) {
@@ -155,7 +155,7 @@ static void two_views_end(int i)
     }
 }
 
-/* bufs[0] was freed in setup: the views alone keep the storage. */
+/* bufs[0] was freed in setup: only the views keep the storage. */
 static void setup_views_alone(void)
 {
     setup_views();
@@ -163,7 +163,7 @@ static void setup_views_alone(void)
     bufs[0] = NULL;
 }
 
-/* One who finds itself alone writes. */
+/* A holder that finds its reference to be the only one writes. */
 static void becomes_writable(int i)
 {
     if (i == 0) {

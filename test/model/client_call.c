@@ -1,7 +1,8 @@
-/* Clients of net/call.c and net/fd_exhaustion.c: what was delivered to a wait comes out of it, or
- * is left for the next. Conservation: interrupts in = -EINTR out + still pending, whatever else
- * ends the wait at the same moment: an edge, a close, a completion, a free descriptor. Two fibers
- * wait on one side of a descriptor: one in its place in the record, the other listed. */
+/* Clients of net/call.c and net/fd_exhaustion.c: whatever was delivered to a wait is returned by
+ * that wait, or stays for the next. Conservation: interrupts in = -EINTR out + still pending,
+ * whatever else ends the wait at the same moment: an edge, a close, a completion, a free
+ * descriptor. Two fibers wait on one side of a descriptor: one in the record's own waiter field,
+ * the other in its list. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@
 
 #define FD 3
 
-/* --- the surroundings ------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------- */
 
 const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
 
@@ -148,7 +149,7 @@ static void setup_with(const struct weft__driver_kind *driver)
     x_name(record, sizeof *record, "record");
 }
 
-/* The home is there, as after the first wait of all. */
+/* The home worker is set, as after the first wait of all. */
 static void setup(void)
 {
     setup_with(&readiness);
@@ -176,14 +177,14 @@ static void rest(void)
     X_ASSERT(!record->listed && !weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]));
 }
 
-/* --- two who wait for an edge ------------------------------------------------------------- */
+/* --- two fibers that wait for an edge ----------------------------------------------------- */
 
 static int waits(void)
 {
     return weft__call_wait_edge(record, WEFT__SIDE_IN, seen, WEFT_FOREVER, &kind);
 }
 
-/* Until the edge is there, as whoever tries in between. */
+/* Until the edge has come, whichever fiber tries in between. */
 static void waits_for_edge(int i)
 {
     results[i] = waits();
@@ -200,7 +201,7 @@ static void two_against_interrupt(int i)
     }
 }
 
-/* The second was interrupted once, the first never. */
+/* The second fiber was interrupted once, the first never. */
 static void conserved(void)
 {
     rest();
@@ -210,7 +211,7 @@ static void conserved(void)
     X_ASSERT(results[1] != -EINTR || (rare->ended.kind == &kind && rare->ended.on == FD));
 }
 
-/* The edge comes from somebody else. */
+/* The edge comes from another thread. */
 static void edge_against_interrupt(int i)
 {
     if (i == 0) {
@@ -223,7 +224,7 @@ static void edge_against_interrupt(int i)
     }
 }
 
-/* Both are cancelled: that ends the wait, and stays. */
+/* Both are cancelled: the cancel ends the wait, and stays pending. */
 static void two_against_cancel(int i)
 {
     if (i < FIBERS) {
@@ -241,7 +242,7 @@ static void cancel_stays(void)
     X_ASSERT(results[0] == 0 && (weft__ident_flags(&tasks[1]) & WEFT__IDENT_CANCEL));
 }
 
-/* The call fails: the interrupt is for the next. */
+/* The call fails: the interrupt stays for the next call. */
 static void close_against_interrupt(int i)
 {
     if (i == 0) {
@@ -251,7 +252,8 @@ static void close_against_interrupt(int i)
         weft__place_chain(&ready);
         results[0] = 0;
     } else if (i == 1) {
-        /* What it has seen may be what is closed already: then the call fails. */
+        /* The event that it has seen may belong to a descriptor that is already closed: then the
+         * call fails. */
         struct weft__fd_snapshot late = weft__call_observe(record, WEFT__SIDE_IN);
         results[1] = weft__call_wait_edge(record, WEFT__SIDE_IN, late, WEFT_FOREVER, &kind);
         X_ASSERT(results[1] == 0 || results[1] == -EINTR || results[1] == WEFT__CLOSED);
@@ -260,7 +262,7 @@ static void close_against_interrupt(int i)
     }
 }
 
-/* --- an operation that is in flight --------------------------------------------------------- */
+/* --- an operation in flight ----------------------------------------------------------------- */
 
 enum { RESULT = 7 };
 

@@ -40,7 +40,7 @@ static bool interrupt_left(void)
 
 /* ---- interrupts ---- */
 
-/* The second only looks. */
+/* The second call only polls. */
 static void two_interrupts(int i)
 {
     if (i == 0) {
@@ -52,7 +52,7 @@ static void two_interrupts(int i)
     }
 }
 
-/* Two count once or twice, not thrice. */
+/* Two interrupts count once or twice, never three times. */
 static void not_doubled(void)
 {
     rest();
@@ -85,7 +85,7 @@ static void counted_once(void)
     X_ASSERT((results[0] == -EINTR) + (results[1] == -EINTR) + cleared + interrupt_left() == 1);
 }
 
-/* It ended the wait, or it is still there. */
+/* The interrupt ended the wait, or is still pending. */
 static void delivered_or_left(void)
 {
     rest();
@@ -153,7 +153,7 @@ static void abort_through_shield(int i)
     }
 }
 
-/* Only what it waits for ends it. */
+/* Only its own event ends the wait. */
 static void firm_wait(int i)
 {
     if (i == 0) {

@@ -1,9 +1,9 @@
-/* Clients of src/actor: a mailbox that is full, against those who wait for room, who have a pass to
- * it, who leave, and against the end. Thread 0 is the worker that runs the actor, the others are
- * plain threads. */
+/* Clients of src/actor: a full mailbox against senders that wait for capacity, that have a send
+ * credit, that stop waiting, and against the receiver's end. Thread 0 is the worker that runs the
+ * actor, the others are plain threads. */
 #include "model/one_actor.h"
 
-/* --- a mailbox that is full ------------------------------------------------------------------- */
+/* --- a full mailbox --------------------------------------------------------------------------- */
 
 static void setup_full(int count, enum weft_mailbox_policy policy)
 {
@@ -15,7 +15,7 @@ static void setup_waiting(void)
     setup_full(3, WEFT_MAILBOX_WAIT);
 }
 
-/* Room for one: each waits for the other, and the first for itself. */
+/* Capacity for one message: each sender waits for the other, and the first for itself. */
 static void three_senders_one_slot(int i)
 {
     if (i == 0) {
@@ -39,7 +39,8 @@ static void setup_leaving(void)
     setup_full(1, WEFT_MAILBOX_WAIT);
 }
 
-/* It ends after the first, while two may wait for room: one gets the first's, the other is told. */
+/* The receiver ends after the first message, while two senders may wait: one gets the first one's
+ * capacity, the other gets an error. */
 static void capacity_against_exit(int i)
 {
     if (i == 0) {
@@ -58,7 +59,7 @@ static void each_seen_or_buried(void)
     X_ASSERT(messages >= 1 && x_counted(SEEN) + x_counted(BURIED) == 3);
 }
 
-/* --- steps that wait for room: threads that do what their actors would ------------------------ */
+/* --- steps that wait for capacity: threads that act as their actors would --------------------- */
 
 enum { WAITS = 1, LET_IN = 2, HAS_PASS = 4, TOLD = 8 };
 
@@ -87,7 +88,7 @@ static struct weft__envelope *letter_of(int i, uint64_t k)
     return envelope;
 }
 
-/* 0: there was a place at once, or nobody is there. */
+/* 0: there was capacity at once, or the receiver does not exist. */
 static uint32_t asks_for_room(int i, struct weft__envelope *envelope)
 {
     struct weft__sender *sender = &steps[i].parcel.sender;
@@ -117,7 +118,7 @@ static uint32_t hears(int i)
     return atomic_load_explicit(&steps[i].how, memory_order_acquire);
 }
 
-/* Its next message, in the step that has the completion. False: there is no place for it. */
+/* Its next message, in the step that has the completion. False: there is no capacity for it. */
 static bool sends_on(int i, uint64_t k)
 {
     int place = weft__admission_reserve_by_credit(&record, pid);
@@ -132,7 +133,7 @@ static bool sends_on(int i, uint64_t k)
     return true;
 }
 
-/* So many messages, each when it may. */
+/* This many messages, each when it may be sent. */
 static void step_sends(int i, uint64_t count)
 {
     for (uint64_t k = 0; k < count; k++) {
@@ -159,7 +160,7 @@ static void steps_against_exit(int i)
     steps_one_slot(i);
 }
 
-/* One has died before it could use its pass. */
+/* One sender has ended before it could use its send credit. */
 static void credit_against_capacity(int i)
 {
     if (i == 0) {
@@ -174,7 +175,7 @@ static void credit_against_capacity(int i)
     }
 }
 
-/* One does not want to wait any more. */
+/* One sender stops waiting. */
 static void leave_against_capacity(int i)
 {
     if (i == 0) {
@@ -202,8 +203,8 @@ static void setup_blocking(void)
     }
 }
 
-/* It takes what is there, and nothing more until both have a place: each has the room that the
- * other leaves. */
+/* The receiver handles the queued messages, and nothing more until both senders are admitted: each
+ * gets the capacity that the other frees. */
 static void credit_against_block(int i)
 {
     struct weft__envelope *taken_out[2];
@@ -231,7 +232,7 @@ static void two_came(void)
     X_ASSERT(messages == 2 && x_counted(BURIED) == 0);
 }
 
-/* What one still does with its pass is nothing to the next actor of the slot. */
+/* A late use of a send credit does not affect the next actor of the slot. */
 static void credit_against_reuse(int i)
 {
     if (i == 0) {
@@ -252,7 +253,7 @@ static void setup_dropping(void)
     setup_full(1, WEFT_MAILBOX_DROP_OLDEST);
 }
 
-/* What is dropped is dropped once; it ends by the first that it sees. */
+/* Each dropped message is dropped once; the actor ends with the first message that it sees. */
 static void drop_against_step(int i)
 {
     if (i == 0) {

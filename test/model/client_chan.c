@@ -1,4 +1,4 @@
-/* Clients of sync/chan.c: every item that was sent is received once, whatever races it. */
+/* Clients of sync/chan.c: every item that was sent is received once, whatever races with it. */
 #include <errno.h>
 
 #define FIBERS 3
@@ -9,7 +9,7 @@ static weft_chan *chan;
 static struct weft_chan place;
 static uint64_t slots[2], sending[FIBERS];
 #define LENGTH (place.tail - place.head)
-static int sent, got[4], results[FIBERS]; /* got: how often each item came */
+static int sent, got[4], results[FIBERS]; /* got: how often each item was received */
 
 static void setup_of(size_t capacity)
 {
@@ -42,7 +42,7 @@ static void send_item(int thread, uint64_t item, int64_t deadline)
 {
     sending[thread] = item;
     results[thread] = weft_chan_send(chan, &sending[thread], deadline);
-    sending[thread] = 77; /* nobody reads it any more */
+    sending[thread] = 77; /* no thread reads it any more */
 }
 
 static void receive(int thread, int64_t deadline)
@@ -115,7 +115,7 @@ static void close_against_send(int i)
     }
 }
 
-/* Nobody receives: the first has room, unless it comes too late. */
+/* There is no receiver: the first send has space, unless it comes too late. */
 static void close_against_sends_slot(int i)
 {
     if (i == 0) {
@@ -130,7 +130,7 @@ static void close_against_sends_slot(int i)
 
 /* --- three threads ------------------------------------------------------------------- */
 
-/* Two wait, one item: one gets it, and the close ends the other's wait. */
+/* Two receivers wait, one item: one gets it, and the close ends the other's wait. */
 static void two_receivers_one_item(int i)
 {
     if (i < 2) {
@@ -190,7 +190,7 @@ static void send_deadline_against_recv(int i)
     }
 }
 
-/* Both say it was handed over, or neither does. */
+/* Both sides report the hand-over, or neither does. */
 static void both_agree(void)
 {
     rest();
@@ -215,7 +215,8 @@ static void item_or_interrupt(void)
 {
     rest();
     X_ASSERT(results[0] == 0 || results[0] == -EINTR);
-    X_ASSERT(got[1] + (int)LENGTH == (results[1] == 0)); /* with a slot: it may be held */
+    X_ASSERT(got[1] + (int)LENGTH == (results[1] == 0)); /* with a slot: the slot may hold the
+                                                          * item */
     X_ASSERT(results[0] != 0 || results[1] == 0);
 }
 

@@ -1,4 +1,5 @@
-/* Clients of sync/cond.c: no signal is lost, to a deadline, to a cancel or to a wait for two. */
+/* Clients of sync/cond.c: no signal is lost to a deadline, to a cancel or to a wait for two
+ * conditions. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -76,7 +77,7 @@ static void two_against_broadcast(int i)
     }
 }
 
-/* A signal to nobody is lost, as it should be: it is given when both wait. */
+/* A signal without a waiter is lost, as specified: it is sent when both wait. */
 static void await_both(void)
 {
     while (weft__task_state(&tasks[0]) != WEFT__TASK_WAITING ||
@@ -85,7 +86,7 @@ static void await_both(void)
     }
 }
 
-/* 0 is cancelled: the one signal reaches 1, or 0 has it and hands it on. */
+/* 0 is cancelled: the one signal reaches 1, or 0 gets it and passes it on. */
 static void signal_against_cancel(int i)
 {
     if (i == 0) {
@@ -103,7 +104,8 @@ static void signal_against_cancel(int i)
     }
 }
 
-/* A wait for two conditions: of two signals it uses one, the other one is for the second waiter. */
+/* A wait for two conditions: of two signals it consumes one, the other goes to the second
+ * waiter. */
 static void two_conditions(int i)
 {
     weft_cond *both[] = {&first.storage, &second.storage};
@@ -111,7 +113,7 @@ static void two_conditions(int i)
     if (i == 0) {
         X_ASSERT(weft_cond_wait_any(both, 2, NULL, &which, WEFT_FOREVER) == 0);
         X_ASSERT(which < 2);
-        weft_cond_signal(both[which]); /* if 1 waits for the one we have used */
+        weft_cond_signal(both[which]); /* if 1 waits for the one that was consumed */
     } else if (i == 1) {
         X_ASSERT(weft_cond_wait(&second.storage, NULL, WEFT_FOREVER) == 0);
     } else {

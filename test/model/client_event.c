@@ -71,7 +71,7 @@ static void set_against_interrupt(int i)
     }
 }
 
-/* It ended the wait, or it is still there. */
+/* The interrupt ended the wait, or is still pending. */
 static void interrupt_is_kept(void)
 {
     rest();
@@ -79,7 +79,7 @@ static void interrupt_is_kept(void)
     X_ASSERT(left == (result == 0));
 }
 
-/* A shield keeps a cancel away, whenever it comes. */
+/* A shield holds a cancel back, whenever it comes. */
 static void shielded(int i)
 {
     if (i == 0) {

@@ -1,6 +1,6 @@
-/* Clients of io/fd.c and of the requests in io/driver.c: readiness against links, ends and numbers
- * that come again; an end that is asked for against the end that comes by itself. The kernel is one
- * word: what can be read, and whether the peer has ended. */
+/* Clients of io/fd.c and of the requests in io/driver.c: readiness against registration, closes and
+ * reused descriptor numbers; a requested cancel against the completion of an operation. The kernel
+ * is one word: what can be read, and whether the peer has closed. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@
 #define DATA 1u
 #define END 2u
 
-/* --- the surroundings ------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------- */
 
 const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
 
@@ -44,9 +44,9 @@ int weft__fd_take_reopened(const struct weft__fd *record)
 enum { OPEN, ABOUT_TO_CLOSE, FREE };
 static _Atomic(uint32_t) number;
 static bool first_lingers;
-static _Atomic(uint32_t) through; /* what it lingers for */
+static _Atomic(uint32_t) through; /* the event that the close lingers for */
 
-/* With SO_LINGER it takes until somebody else has done what he has to do with the number. */
+/* With SO_LINGER, the close takes until another thread is done with the number. */
 int weft__fd_close_number(int fd)
 {
     (void)fd;
@@ -105,7 +105,7 @@ static void complete(struct weft__op *op, void *ready)
     weft__futex_wake(&wait->completed, 1);
 }
 
-/* A fiber that waits in the record itself: a word that is set when it is fired. */
+/* A fiber that waits in the record itself: a word that is set when the fiber is fired. */
 static _Atomic(uint32_t) fibers[2];
 
 bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
@@ -170,9 +170,9 @@ static void rest(void)
     X_ASSERT(weft__fd_is(record, WEFT__FD_REGISTERED) || !record->driver);
 }
 
-/* --- the user, as net/call.c has it ---------------------------------------------------------- */
+/* --- the user, as in net/call.c -------------------------------------------------------------- */
 
-/* 1: a byte, fewer than asked for; 0: the end; -EAGAIN. */
+/* 1: a byte, fewer than requested; 0: end of stream; -EAGAIN. */
 static int try_read(void)
 {
     uint32_t had = atomic_fetch_and_explicit(&kernel, ~DATA, memory_order_acq_rel);
@@ -214,7 +214,7 @@ static int user_reads(struct wait *wait)
     return WEFT__CLOSED;
 }
 
-/* The same as a fiber does it: in the record, or listed if another one is there. */
+/* The same as a fiber does it: in the record, or in its list if the record has a waiter. */
 static int fiber_reads(int i, struct wait *wait, uint32_t mine)
 {
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
@@ -284,7 +284,7 @@ static void fiber_against_edge(int i)
     }
 }
 
-/* One has the place in the record, the other is listed; or the first takes it twice. */
+/* One reader waits in the record, the other in the list; or the first takes the byte twice. */
 static void two_fibers(int i)
 {
     if (i < 2) {
@@ -308,7 +308,7 @@ static void fiber_against_close(int i)
     }
 }
 
-/* The same, and the number comes again. */
+/* The same, and the number is reused. */
 static void fiber_against_reopen(int i)
 {
     if (i == 0) {
@@ -320,7 +320,7 @@ static void fiber_against_reopen(int i)
     }
 }
 
-/* One that was found known, and is forgotten before the call begins. */
+/* A descriptor that was found registered, and is removed before the call begins. */
 static void file_op_against_close(int i)
 {
     if (i == 0) {
@@ -332,7 +332,7 @@ static void file_op_against_close(int i)
     }
 }
 
-/* A deadline: it was fired, or it takes its place back. */
+/* A deadline: the waiter was fired, or it removes itself. */
 static void unwait_against_edge(int i)
 {
     if (i == 0) {
@@ -345,7 +345,7 @@ static void unwait_against_edge(int i)
     }
 }
 
-/* The end comes with the last data, and no edge comes after it. */
+/* The end of stream comes with the last data, and no edge comes after it. */
 static void short_read_at_the_end(int i)
 {
     if (i == 0) {
@@ -356,7 +356,7 @@ static void short_read_at_the_end(int i)
     }
 }
 
-/* A deadline: one of the two has the wait. */
+/* A deadline: exactly one of the two ends the wait. */
 static void unlink_against_edge(int i)
 {
     if (i == 0) {
@@ -367,7 +367,7 @@ static void unlink_against_edge(int i)
         if (!weft__fd_unlink(record, &first.op, &here[0])) {
             X_ASSERT(atomic_load_explicit(&first.completed, memory_order_acquire) == 1);
         } else {
-            memset(&first, 0, sizeof first); /* its memory is somebody else's: nobody may come */
+            memset(&first, 0, sizeof first); /* its memory is reused: no thread may touch it */
         }
     } else {
         weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
@@ -386,7 +386,7 @@ static void wait_against_close(int i)
     }
 }
 
-/* The same, and the number comes again. */
+/* The same, and the number is reused. */
 static void wait_against_reopen(int i)
 {
     if (i == 0) {
@@ -409,14 +409,14 @@ static void claim_against_close(int i)
     }
 }
 
-/* Nobody knows it yet. */
+/* The descriptor is not registered yet. */
 static void setup_unknown(void)
 {
     setup();
     X_ASSERT(!weft__fd_forget(record, NULL, &here[0], NULL));
 }
 
-/* Who comes to know it before is told; who comes later is refused. */
+/* A thread that registers before the close is notified; a thread that comes later is refused. */
 static void use_against_close(int i)
 {
     int err = 0;
@@ -434,7 +434,7 @@ static void is_unknown(void)
     rest();
 }
 
-/* One of them closes it, before the other tries. */
+/* One of them closes it before the other tries. */
 static void close_against_close(int i)
 {
     int err = 0;
@@ -458,7 +458,7 @@ static void setup_linger(void)
     first_lingers = true;
 }
 
-/* The kernel gives the number away while the close is not through. */
+/* The kernel frees the number before the close returns. */
 static void take_the_number(void)
 {
     uint32_t is = FREE;
@@ -495,8 +495,8 @@ static void it_is_the_new_one(void)
     X_ASSERT(!weft__fd_is(record, WEFT__FD_IN_CLOSE));
 }
 
-/* The new one is closed too before the old one's close is through, and somebody uses it as long as
- * he can. */
+/* The new descriptor is closed too before the old one's close returns, and another thread uses it
+ * as long as it can. */
 static void linger_against_another_close(int i)
 {
     int err = 0;
@@ -518,7 +518,7 @@ static void nobody_closes_it(void)
     is_unknown();
 }
 
-/* An event that was under way when the number came again. */
+/* An event that was in flight when the number was reused. */
 static void stale_event_for_reused_fd(int i)
 {
     if (i == 0) {
@@ -545,8 +545,8 @@ static void setup_request(void)
     wait_init(asked);
 }
 
-/* The fiber: a deadline, then the end, then its frame is gone. The driver: the end, and a look at
- * what was asked for. */
+/* The fiber: a deadline, then the completion, then its frame is gone. The driver: the completion,
+ * and a check of the requests. */
 static void cancel_against_completion(int i)
 {
     if (i == 0) {
@@ -569,7 +569,7 @@ static void cancel_against_completion(int i)
     }
 }
 
-/* What was asked for late is not lost either: it is over. */
+/* A late request is not lost either: the operation is over. */
 static void nothing_is_asked(void)
 {
     X_ASSERT(ended && !driver.cancel_requests);
@@ -580,7 +580,7 @@ static void nothing_is_asked(void)
 static const struct weft__driver_kind completing = {
     .completes = true, .watch = watch, .forget = forget};
 static struct weft__driver ring;
-static struct weft__op *flights[2]; /* one in its place in the record, one in the list */
+static struct weft__op *flights[2]; /* one in the record's own field, one in the list */
 
 static void number_is_free(struct weft__fd_closer *closer, void *ready)
 {
@@ -606,8 +606,8 @@ static void setup_flights(void)
     X_ASSERT(weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) == flights[0] && record->listed);
 }
 
-/* The driver ends them, in any order, and then they are gone; a close asks for their end, and waits
- * for the last. */
+/* The driver completes them, in any order, and then they are gone; a close requests their cancel,
+ * and waits for the last. */
 static void in_flight_against_close(int i)
 {
     if (i == 0) {
@@ -632,7 +632,7 @@ static void number_was_freed(void)
     X_ASSERT(!weft__fd_is(record, WEFT__FD_CLOSE_PENDING));
 }
 
-/* An edge is for those who wait for readiness: it does not touch what is in flight. */
+/* An edge is for fibers that wait for readiness: it does not affect operations in flight. */
 static void in_flight_against_edge(int i)
 {
     if (i == 0) {

@@ -25,7 +25,7 @@ static void setup(void)
     setup_at(2, 0);
 }
 
-/* Both indices come to the wrap within the run. */
+/* Both indices wrap around within the run. */
 static void setup_wrap(void)
 {
     setup_at(2, UINT64_MAX);
@@ -37,7 +37,7 @@ static void push(int number)
     owner_saw_empty = false;
 }
 
-/* Returns the number, or -1: then there is nothing, because only the owner adds. */
+/* Returns the number, or -1: then the queue is empty, because only the owner adds. */
 static int take(void)
 {
     struct weft__link *link = weft__fresh_take_newest_local(&fresh);
@@ -107,7 +107,7 @@ static void two_stolen(int i)
     }
 }
 
-/* After the race for the last item the next push goes to the right place. */
+/* After the race for the last item, the next push uses the right slot. */
 static void last_then_push(int i)
 {
     if (i == 0) {
@@ -120,7 +120,7 @@ static void last_then_push(int i)
     }
 }
 
-/* In its fairness turns the owner takes the oldest, like a thief. */
+/* In its fairness turns the owner takes the oldest item, like a thief. */
 static void owner_takes_oldest(int i)
 {
     if (i == 0) {
@@ -140,7 +140,7 @@ static void grow_against_steal(int i)
     if (i == 0) {
         push(0);
         push(1);
-        push(2); /* two slots: grows unless a thief was there */
+        push(2); /* two slots: grows unless a thief has taken an item */
         take();
     } else {
         steal();
@@ -150,7 +150,7 @@ static void grow_against_steal(int i)
     }
 }
 
-/* Four items through two slots: a slot is written again after a thief has emptied it. */
+/* Four items through two slots: a slot is reused after a thief has emptied it. */
 static void reuse_against_steal(int i)
 {
     if (i == 0) {
@@ -196,7 +196,7 @@ static void steal_against_steal(int i)
     steal();
 }
 
-/* Two thieves and an owner around two items. */
+/* Two thieves and an owner compete for two items. */
 static void last_two(int i)
 {
     if (i == 0) {
@@ -207,7 +207,7 @@ static void last_two(int i)
     }
 }
 
-/* Nobody beside it: a thief gets everything, and loses no race. */
+/* No other thread: a thief gets everything, and loses no race. */
 static void lone_thief(int i)
 {
     (void)i;
@@ -216,7 +216,7 @@ static void lone_thief(int i)
     X_ASSERT(steal() == -1);
 }
 
-/* ---- longer than can be explored: sampled ---- */
+/* ---- too long to explore: sampled ---- */
 
 static void many(int i)
 {

@@ -1,6 +1,6 @@
-/* Clients of sync/future.c and sync/future_combinators.c: deciding against waits and against one
- * another; derived futures against the end of those they are derived from. All memory must be free
- * again at the end. */
+/* Clients of sync/future.c and sync/future_combinators.c: completion against waits and against
+ * another completion; derived futures against the end of their sources. All memory must be free at
+ * the end. */
 #include <errno.h>
 
 #define FIBERS 1
@@ -75,7 +75,7 @@ static void setup_shared(void)
     weft_future_ref(future);
 }
 
-/* Whoever drops the last reference frees it, after the other has used it. */
+/* The thread that drops the last reference frees the future, after the other has used it. */
 static void drop_together(int i)
 {
     if (i == 0) {
@@ -126,7 +126,7 @@ static void setup_map(void)
     x_name(to, sizeof *to, "derived");
 }
 
-/* The derived one is cancelled and dropped while the other is completed. */
+/* The derived future is cancelled and dropped while its source is completed. */
 static void map_against_cancel(int i)
 {
     if (i == 0) {
@@ -174,7 +174,7 @@ static void any_is_decided(void)
     weft_future_unref(to);
 }
 
-/* One completes; the other loses its last reference. */
+/* One source completes; the other loses its last reference. */
 static void any_against_drop(int i)
 {
     if (i == 0) {
@@ -205,7 +205,7 @@ static void all_are_there(void)
     weft_future_unref(to);
 }
 
-/* Derived while one of the two is being completed. */
+/* Derived while one of the two sources is being completed. */
 static void any_made_meanwhile(int i)
 {
     if (i == 0) {

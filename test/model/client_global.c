@@ -19,7 +19,7 @@ static void push(int number)
     weft__global_push(&global, item_make(number));
 }
 
-/* Takes up to max; what comes from one producer comes in its order. */
+/* Takes up to max; items from one producer come in its order. */
 static int take(uint64_t max)
 {
     struct weft__link *out[17];
@@ -87,7 +87,7 @@ static void setup_three(void)
     push(2);
 }
 
-/* A batch that leaves something, and one that does not. */
+/* A batch that leaves something, and a batch that does not. */
 static void take_against_take(int i)
 {
     take(i == 0 ? 2 : 16);
@@ -111,7 +111,7 @@ static void push_a_chain(int i)
         weft__chain_push(&chain, item_make(2));
         weft__global_push_chain(&global, &chain);
         X_ASSERT(!chain.head && chain.count == 0);
-        weft__global_push_chain(&global, &chain); /* nothing */
+        weft__global_push_chain(&global, &chain); /* empty */
     } else if (i == 1) {
         push(1);
     } else {
@@ -119,7 +119,7 @@ static void push_a_chain(int i)
     }
 }
 
-/* Whoever sees the length sees the item, and whoever emptied it sees none. */
+/* A thread that sees the length sees the item, and a thread that emptied the queue sees none. */
 static void length(int i)
 {
     if (i == 0) {

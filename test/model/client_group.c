@@ -1,7 +1,7 @@
-/* Clients of sched/intake.h and of the rounds that serve it, sched/group_scheduler.c: what is sent
- * to a group against its end. T0 is the dispatcher's thread, which sleeps as a worker does; the
- * others send functions, fibers and the request to stop. T0 leaves when the group has finished: one
- * that never does is a deadlock. The group is freed then, by T0. */
+/* Clients of sched/intake.h and of the group scheduler that serves it, sched/group_scheduler.c:
+ * tasks sent to a group against the group's end. T0 is the dispatcher's thread, which sleeps as a
+ * worker does; the others send functions, fibers and the stop request. T0 leaves when the group has
+ * finished: a group that never finishes is a deadlock. T0 then frees the group. */
 #include <limits.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct weft__task task;
 static bool stopping, finished;
 static int accepted[SENDERS + 1], served[SENDERS + 1], written[SENDERS + 1];
 
-/* --- what the rounds need of a worker --------------------------------------------------------- */
+/* --- what the group scheduler needs of a worker ----------------------------------------------- */
 
 struct weft__worker *weft__worker_self(void)
 {
@@ -39,7 +39,7 @@ void weft__worker_begin_round(struct weft__worker *w)
     (void)w;
 }
 
-void weft__worker_poll(struct weft__worker *w) /* of one that spins: sched/spin.h */
+void weft__worker_poll(struct weft__worker *w) /* for a thread that spins: sched/spin.h */
 {
     (void)w;
 }
@@ -53,7 +53,7 @@ bool weft__worker_should_exit(const struct weft__worker *w)
 void weft__worker_run(struct weft__worker *w, struct weft__task *which)
 {
     (void)w, (void)which;
-    X_ASSERT(false); /* all are bodies here */
+    X_ASSERT(false); /* all tasks are stackless here */
 }
 
 static enum weft__stackless_step step(struct weft__worker *w, struct weft__task *which)
@@ -153,7 +153,7 @@ static void dispatch(void)
 static void run_sent(struct weft__command *command)
 {
     struct sent *sent = (struct sent *)(void *)command;
-    served[sent->by] += written[sent->by]; /* what the sender wrote is here with it */
+    served[sent->by] += written[sent->by]; /* the sender's write is visible here */
     x_free(sent);
 }
 
@@ -203,7 +203,7 @@ static void rest(void)
     x_free(pool);
 }
 
-/* One sends, one stops. */
+/* One thread sends, one stops. */
 static void post_against_stop(int i)
 {
     if (i == 0) {
@@ -226,7 +226,7 @@ static void spawn_against_stop(int i)
     }
 }
 
-/* Both in one thread: the first is always in time. */
+/* Both in one thread: the send is always before the stop. */
 static void post_then_stop(int i)
 {
     if (i == 0) {
@@ -238,7 +238,7 @@ static void post_then_stop(int i)
     }
 }
 
-/* What comes after the stop may be in time or not. */
+/* A send after the stop may be in time or not. */
 static void stop_then_post(int i)
 {
     if (i == 0) {
@@ -249,8 +249,8 @@ static void stop_then_post(int i)
     }
 }
 
-/* Whoever was the last to be accepted does not touch the group again: T0 frees it as soon as it has
- * finished. */
+/* The sender that was accepted last does not touch the group again: T0 frees the group as soon as
+ * it has finished. */
 static void freed_when_finished(int i)
 {
     if (i == 0) {

@@ -1,10 +1,8 @@
-/* Clients of sched/idle.h: submit against sleep, over each kind of queue that a submit publishes
- * in.
+/* Clients of sched/idle.h: submit against sleep, for each kind of queue that a submit publishes in.
  *
- * A worker here does what a pool's worker does around its queues: looks, searches if nobody does,
- * enters the word, looks once more, parks, leaves. Sleeps have no deadline, so a lost wake-up is a
- * deadlock. The worker that receives the last item tells all to leave.
- */
+ * A worker here does what a pool's worker does around its queues: it checks them, searches if no
+ * other worker searches, enters the word, checks once more, parks, leaves. Sleeps have no deadline,
+ * so a lost wake-up is a deadlock. The worker that receives the last item tells all to leave. */
 #include "model/explore.h"
 #include "model/items.h"
 #include "model/twins.h"
@@ -117,8 +115,8 @@ static void park(struct weft__sleeper *sleeper)
     }
 }
 
-/* A searcher that gave up and then found something searches on: submitters that saw it search woke
- * nobody, and for what it leaves behind it must wake the next. */
+/* A searcher that gave up and then found something searches again: submitters that saw it search
+ * woke no worker, and for the items that it leaves it must wake the next worker. */
 static bool sleep_once(struct weft__sleeper *sleeper, bool searching)
 {
     weft__idle_enter(&idle, sleeper, searching);
@@ -228,7 +226,7 @@ static void check(void)
 {
     items_check((int)expected_items);
     X_ASSERT(!idle.top);
-    X_ASSERT(idle.word == 0); /* nobody searches, nobody sleeps */
+    X_ASSERT(idle.word == 0); /* no worker searches, none sleeps */
     weft__ring_deinit(&ring);
     weft__fresh_deinit(&fresh);
     for (int i = 0; i < WORKERS; i++) {
@@ -293,7 +291,7 @@ static void two_workers(int i)
     }
 }
 
-/* Both items need a worker of their own: one that is woken must wake the other if need be. */
+/* Both items need a separate worker: a worker that is woken must wake the other if necessary. */
 static void both_must_wake(int i)
 {
     if (i < WORKERS) {

@@ -1,9 +1,10 @@
-/* Clients of time/idle_list.c and sync/idle_group.c: touches against ticks, and who gets a batch.
+/* Clients of time/idle_list.c and sync/idle_group.c: touches against ticks, and which waiter gets
+ * an expired batch.
  *
- * A period is four nanoseconds here, and a step of it one. In the client of the core every look at
- * the clock is a nanosecond later than the one before, whoever looks, but for that at the end of a
- * touch; who looks later sees what the others did before they looked.
- */
+ * A period is four nanoseconds here, and a step of it one. In the client of the core, every reading
+ * of the clock is a nanosecond later than the one before, whichever thread reads, except for the
+ * reading at the end of a touch; a thread that reads later sees what the others did before they
+ * read. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -17,11 +18,11 @@
 static struct weft__idle_list silence;
 static struct weft__idle_list_node entry;
 static _Atomic(int64_t) ticks;
-static int64_t looked; /* the first look of a tick is its time */
+static int64_t looked; /* the first reading in a tick is the tick's time */
 static struct {
     int64_t begin, end;
 } touches[2];
-static int64_t found; /* the time of the tick that found the member to be silent; 0: not yet */
+static int64_t found; /* the time of the tick that found the member idle; 0: not yet */
 
 static int64_t look_at_clock(void)
 {
@@ -70,7 +71,7 @@ static void touch_against_ticks(int i)
     }
 }
 
-/* Of a touch that was over before the tick it is known that it came a period before, or earlier. */
+/* A touch that was over before the tick came at least a period before it. */
 static void never_early(void)
 {
     int64_t last = atomic_load_explicit(&ticks, memory_order_relaxed);
@@ -86,7 +87,7 @@ static void never_early(void)
     fibers_rest();
 }
 
-/* --- the group: who gets the batch ----------------------------------------------------- */
+/* --- the group: which waiter gets the batch -------------------------------------------- */
 
 static union {
     struct weft__idle_group group;
@@ -146,7 +147,7 @@ static void group_setup(void)
     group_setup_with(NULL);
 }
 
-/* One that closes the member's step, and the one that finds it. */
+/* A thread that closes the member's step, and the thread that finds it. */
 static void clock_goes_on(void)
 {
     twin_clock_set(TWIN_NOW + 1);
@@ -184,7 +185,7 @@ static void nothing_to_do(struct weft__waiter *waiter)
     (void)waiter;
 }
 
-/* T2 waits, is told or gives up, and takes nothing: T0 gets it all the same. */
+/* T2 waits, is notified or gives up, and takes nothing: T0 still gets the batch. */
 static void leaves_without_taking(int i)
 {
     if (i == 0) {
@@ -197,14 +198,14 @@ static void leaves_without_taking(int i)
         weft__waiter_arm_notify(&waiter, nothing_to_do);
         weft__node_init(&node, &waiter, 0);
         if (weft__idle_group_arm(&place.group, &node)) {
-            (void)!weft__waiter_disarm(&waiter); /* whoever was first */
+            (void)!weft__waiter_disarm(&waiter); /* whichever was first */
             weft__idle_group_finish(&place.group, &node);
         }
     }
 }
 
-/* T2 is cancelled before there is a batch, and may stand before T0. If it comes late it finds the
- * batch, and then nobody needs T0 any more. */
+/* T2 is cancelled before there is a batch, and may be queued before T0. If it comes late it finds
+ * the batch, and then T0 is not needed any more. */
 static void tick_against_cancel(int i)
 {
     weft_idle_member *first;
@@ -216,7 +217,7 @@ static void tick_against_cancel(int i)
     ssize_t n = weft_idle_wait(THE_GROUP, &first, WEFT_FOREVER);
     X_ASSERT(n == 1 || n == -ECANCELED);
     if (n == 1) {
-        batches++; /* plain: there is one */
+        batches++; /* plain: there is a batch */
     }
     if (i == 2 && n == 1) {
         X_ASSERT(weft_cancel(HANDLE(0)) == 0);

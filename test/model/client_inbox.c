@@ -49,7 +49,7 @@ static bool drain(void)
     return any;
 }
 
-/* Every filling of the inbox had one producer that was told to wake the consumer. */
+/* Each time the inbox became non-empty, exactly one producer was told to wake the consumer. */
 static void finish(int n)
 {
     drain();
@@ -104,7 +104,7 @@ static void two_each(int i)
     }
 }
 
-/* An item that the consumer sends back comes to the same address again. */
+/* An item that the consumer sends back reappears at the same address. */
 static void push_again(int i)
 {
     if (i == 0) {
@@ -119,8 +119,8 @@ static void push_again(int i)
     }
 }
 
-/* Park against submit: the consumer sleeps when there is nothing, the producer that ends the
- * emptiness wakes it. */
+/* Park against submit: the consumer sleeps when the inbox is empty, and the producer that makes it
+ * non-empty wakes the consumer. */
 static void wait_for(int n)
 {
     while (received < n) {

@@ -1,5 +1,5 @@
-/* Clients of sync/job.c: a caller that leaves against the thread that takes, runs and ends its job.
- * Thread 1, a plain one, is the pool's thread. */
+/* Clients of sync/job.c: a caller that abandons its job against the thread that takes, runs and
+ * ends the job. Thread 1, a plain thread, is the pool's thread. */
 #include <errno.h>
 
 #define FIBERS 1
@@ -7,7 +7,7 @@
 #include "sched/wake_source.h"
 #include "sync/job.h"
 
-/* Each job is something outside, from when it is queued. */
+/* Each job is a wake source while it is queued. */
 enum { REFS, UNREFS };
 
 void weft__wake_source_ref(void)
@@ -22,9 +22,9 @@ void weft__wake_source_unref(void)
 
 static struct weft__jobs jobs;
 static struct weft__job *job;
-static int *data; /* what the job works on: gone when it is released */
+static int *data; /* the data that the job works on: freed when the job is released */
 static int runs, releases;
-static _Atomic(uint32_t) queued; /* the job has been: from now on somebody may look for it */
+static _Atomic(uint32_t) queued; /* the job was published: from now on a thread may find it */
 
 static void run(struct weft_blocking_job *which)
 {
@@ -63,7 +63,7 @@ static void rest(void)
     X_ASSERT(x_counted(REFS) == 1 && x_counted(UNREFS) == 1);
 }
 
-/* As blocking.c does it. Returns the reason; *left if it was not done. */
+/* As blocking.c does it. Returns the reason; sets *left if the job was not done. */
 static enum weft__reason wait_for(struct weft__job *which, int64_t deadline,
                                   enum weft__job_outcome *left)
 {
@@ -89,7 +89,7 @@ static void await_queued(void)
     }
 }
 
-/* The thread: the job, unless its caller has left. */
+/* The thread: runs the job, unless its caller has left. */
 static void work(void)
 {
     await_queued();
@@ -130,7 +130,7 @@ static void run_and_wait(int i)
     }
 }
 
-/* The deadline comes whenever it likes; the thread may find the job or not. */
+/* The deadline passes at any moment; the thread may find the job or not. */
 static void leave_against_end(int i)
 {
     if (i == 0) {
@@ -153,7 +153,7 @@ static void leave_against_cancel_and_end(int i)
     }
 }
 
-/* The deadline has come before the park: the caller leaves at once, against the thread. */
+/* The deadline has passed before the park: the caller leaves at once, against the thread. */
 static void leave_at_once(int i)
 {
     if (i == 0) {
@@ -163,7 +163,7 @@ static void leave_at_once(int i)
     }
 }
 
-/* A job on the caller's stack: here, memory that is freed as soon as the caller is through. */
+/* A job on the caller's stack: here, memory that is freed as soon as the caller returns. */
 static void on_stack(int i)
 {
     if (i == 0) {
@@ -182,7 +182,7 @@ static void on_stack(int i)
     }
 }
 
-/* A stop gives up what is queued, against the caller's deadline. */
+/* A stop abandons the queued jobs, against the caller's deadline. */
 static void drop_against_leave(int i)
 {
     if (i == 0) {

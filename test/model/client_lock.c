@@ -3,7 +3,7 @@
 #include "model/explore.h"
 
 static struct weft__lock lock;
-static int guarded; /* plain: two at once would race */
+static int guarded; /* plain: two holders at once would race */
 
 static void setup(void)
 {

@@ -56,7 +56,7 @@ static void lock_surely(void)
     section();
 }
 
-/* As one who waits for the hand-off and is never woken to try. */
+/* A waiter that waits for the hand-off and is never woken to retry. */
 static int lock_by_hand(int i, int64_t deadline)
 {
     struct weft__waiter waiter;
@@ -69,7 +69,7 @@ static int lock_by_hand(int i, int64_t deadline)
         reason = weft__waiter_park(&waiter, deadline, &kind, 0);
         weft__mutex_finish(&place.mutex, &node);
     } else {
-        (void)!weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
+        (void)!weft__waiter_disarm(&waiter); /* a cancel has no effect any more */
     }
     if (weft__reason_is_done(reason)) {
         X_ASSERT(weft_mutex_is_mine(THE_MUTEX));
@@ -119,7 +119,7 @@ static void unlock_against_deadline(int i)
     }
 }
 
-/* Nobody unlocks. */
+/* No thread unlocks. */
 static void cancel_alone(int i)
 {
     if (i == 0) {
@@ -136,7 +136,7 @@ static void nobody_waits(void)
     X_ASSERT(place.mutex.word == HOLDER(0));
 }
 
-/* Whatever becomes of the one that is cancelled, the other gets the lock. */
+/* Whatever happens to the cancelled waiter, the other gets the lock. */
 static void unlock_against_cancel(int i)
 {
     if (i == 0) {
@@ -190,7 +190,8 @@ static void handed_and_taken(int i)
     }
 }
 
-/* The second holder destroys it as soon as it has it: no earlier unlock may touch it then. */
+/* The second holder destroys the mutex as soon as it has it: no earlier unlock may touch it
+ * then. */
 static void freed_by_the_next(int i)
 {
     if (i == 0) {
@@ -199,7 +200,8 @@ static void freed_by_the_next(int i)
         X_ASSERT((x_choose(2) ? lock_by_hand(i, WEFT_FOREVER)
                               : weft_mutex_lock(THE_MUTEX, WEFT_FOREVER)) == 0);
         section();
-        char *byte = (char *)&place.mutex.source.lock; /* races with whoever is still there */
+        char *byte = (char *)&place.mutex.source.lock; /* races with any thread that still uses
+                                                        * it */
         *(volatile char *)byte = 0;
     }
 }

@@ -1,5 +1,5 @@
-/* Clients of sync/once.c: the function runs once, and whoever is told that it has sees all that it
- * did. */
+/* Clients of sync/once.c: the function runs once, and every caller that returns sees all of its
+ * effects. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -32,7 +32,7 @@ static void rest(void)
 static void called(void *arg)
 {
     (void)arg;
-    calls++; /* plain: nobody else is here */
+    calls++; /* plain: no other thread is here */
 }
 
 static void calls_it(int i)
@@ -51,7 +51,7 @@ static void checks_first(int i)
     }
 }
 
-/* T1 may be the one that calls: then nothing ends it. */
+/* T1 may be the thread that calls the function: then nothing ends its wait. */
 static void call_against_deadline(int i)
 {
     if (i == 2) {

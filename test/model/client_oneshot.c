@@ -32,7 +32,7 @@ static void wait_against_notify(int i)
     }
 }
 
-/* Whoever loses keeps its value; the waiter comes back for it. */
+/* The losing thread keeps its value; the waiter returns to get it. */
 static void wait_against_two(int i)
 {
     void *value = NULL;
@@ -76,7 +76,7 @@ static void nobody_waits(void)
     x_free(oneshot);
 }
 
-/* Of notify and close one is first, and the wait answers accordingly. */
+/* Either notify or close is first, and the wait returns accordingly. */
 static void notify_against_close(int i)
 {
     if (i == 0) {

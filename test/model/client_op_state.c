@@ -1,6 +1,6 @@
 /* Clients of net/op_state.h: a fiber whose wait may end before its operation, and the driver's
- * thread that ends that. The state word of the fiber is one of ours: the ticket of its wait until
- * somebody fires it. */
+ * thread that completes the operation. The client provides the fiber's state word: it holds the
+ * ticket of the fiber's wait until a thread fires it. */
 #include "base/futex.h"
 #include "model/explore.h"
 #include "net/op_state.h"
@@ -9,7 +9,7 @@
 #define RESULT 7
 
 struct call {
-    int result; /* plain on purpose: the end orders it */
+    int result; /* plain on purpose: the completion orders it */
     struct weft__op_state ending;
 };
 
@@ -49,8 +49,8 @@ static void park(uint32_t ticket)
     }
 }
 
-/* As weft__call_abort: a deadline may come first, and then it waits once more, for the end
- * alone. */
+/* As weft__call_abort: a deadline may come first, and then the fiber waits once more, for the
+ * completion alone. */
 static void owner(void)
 {
     bool late = x_choose(2) && fire(1);

@@ -1,9 +1,8 @@
 /* Clients of sched/park.c, sched/waiter.c and sched/ident.h, with sched/task.h and the timer wheel
- * under them: park against unpark, cancel and deadlines, by name.
+ * under them: park against unpark, cancel and deadlines, by handle.
  *
  * T0 is a worker that runs one fiber and nothing else: a suspended fiber sleeps until it is placed.
- * The others are plain threads that know the fiber's handle.
- */
+ * The others are plain threads that know the fiber's handle. */
 #include <errno.h>
 #include <string.h>
 
@@ -61,7 +60,7 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
     return w;
 }
 
-/* Nobody sends it elsewhere here. */
+/* No thread places it elsewhere here. */
 void weft__migrate_to_target(void)
 {
     X_ASSERT(!"moved");
@@ -127,7 +126,7 @@ static void park_against_unpark(int i)
     }
 }
 
-/* One unpark ends one park: the second, which only looks, finds nothing. */
+/* One unpark ends one park: the second park, which only polls, finds none. */
 static void one_unpark_one_park(int i)
 {
     if (i == 0) {
@@ -177,7 +176,7 @@ static void fire_timers(void)
     }
 }
 
-/* The stack of a wait that is over belongs to others: whoever still reads its node races. */
+/* The stack of a finished wait is reused: a thread that still reads its node races. */
 static __attribute__((noinline)) void reuse_stack(void)
 {
     char bytes[512];
@@ -228,7 +227,7 @@ static void unparked_or_cancelled(void)
     X_ASSERT(permit_left() == (results[0] != 0));
 }
 
-/* An unpark does not end a wait for something else; a cancel does. */
+/* An unpark does not end a wait for another event; a cancel does. */
 static void unpark_of_another_wait(int i)
 {
     if (i == 0) {
@@ -250,7 +249,7 @@ static void permit_is_left(void)
 
 /* ---- the end of a fiber ---- */
 
-/* Whoever is late is refused, whoever is in time is done before the slot is let go. */
+/* A late thread is refused; a thread in time is done before the slot is released. */
 static void unpark_against_end(int i)
 {
     uint64_t ident;
@@ -272,7 +271,7 @@ static void next_generation(void)
     X_ASSERT(task.ident == (uint64_t)(GENERATION + 1) << 32);
 }
 
-/* What is done under the ident lock is done alone. */
+/* Operations under the ident lock exclude each other. */
 static void ident_lock_excludes(int i)
 {
     (void)i;
@@ -314,10 +313,10 @@ static void thread_waits(int i)
             X_ASSERT(reason == WEFT__REASON_TIMEOUT);
         }
         weft__lock(&source);
-        X_ASSERT(!linked || reason == WEFT__REASON_TIMEOUT); /* who fires unlinks */
+        X_ASSERT(!linked || reason == WEFT__REASON_TIMEOUT); /* the thread that fires unlinks */
         linked = false;
         weft__unlock(&source);
-        node.value = NULL; /* nobody touches it any more */
+        node.value = NULL; /* no thread touches it any more */
     } else {
         struct weft__chain ready;
         weft__chain_init(&ready);

@@ -45,7 +45,7 @@ static void one_wake(int i)
     }
 }
 
-/* A wake per park, kept if it comes early. */
+/* One wake per park, kept if it comes early. */
 static void wake_before_park(int i)
 {
     if (i == 0) {
@@ -134,7 +134,7 @@ static void host(int i)
     }
 }
 
-/* First in a host's loop, then in the kernel: each wake goes to where the owner is. */
+/* First in a host's loop, then in the kernel: each wake goes to where the owner sleeps. */
 static void host_then_park(int i)
 {
     if (i == 0) {
@@ -149,7 +149,7 @@ static void host_then_park(int i)
     }
 }
 
-/* And the other way round. */
+/* The same in the other order. */
 static void park_then_host(int i)
 {
     if (i == 0) {

@@ -8,7 +8,7 @@
 #include "sched/worker.h"
 
 static struct weft__worker worker;
-static int data[2]; /* of the two callbacks: theirs while they are installed */
+static int data[2]; /* of the two callbacks: owned by them while they are installed */
 static struct weft_perf perfs[2];
 static int heard; /* by the second */
 
@@ -17,13 +17,13 @@ struct weft__worker *weft__worker_self(void)
     return x_thread() == 0 ? &worker : NULL;
 }
 
-/* The names of types are kept for good: no leak of an execution. */
+/* Type names are kept for ever: not a leak of an execution. */
 char *weft__objname_copy(const char *text)
 {
     return strdup(text);
 }
 
-/* Type 8 is the first one's, 9 the other's, 10 both's. */
+/* Type 8 belongs to the first callback, 9 to the other, 10 to both. */
 static bool accepts(unsigned type, void *arg)
 {
     int which = arg == &data[1];
@@ -73,7 +73,7 @@ static void install(int which)
 static void remove_it(int which)
 {
     X_ASSERT(weft_perf_remove(&perfs[which]) == 0);
-    data[which] = 2; /* races with whoever is still in the callback */
+    data[which] = 2; /* races with any thread that is still in the callback */
     perfs[which].arg = NULL;
 }
 
@@ -111,7 +111,7 @@ static void event_against_install(int i)
     }
 }
 
-/* The second must not hear of what only the first has accepted. */
+/* The second callback must not get events that only the first has accepted. */
 static void one_follows_another(int i)
 {
     if (i == 0) {
@@ -123,8 +123,8 @@ static void one_follows_another(int i)
     }
 }
 
-/* Beside one that stays: it hears of everything that is its, and the place of the other is used
- * again. */
+/* With a callback that stays installed: it gets all of its events, and the other one's slot is
+ * reused. */
 static void one_goes_while_another_stays(int i)
 {
     if (i == 0) {

@@ -1,6 +1,6 @@
-/* Clients of actor/relation.c and actor/link_monitor.c: ends against ends, and against those who
- * link, unlink, monitor, take it back and join. Actors are records here, and nobody runs them: a
- * thread ends one, or calls what a step would call. */
+/* Clients of actor/relation.c and actor/link_monitor.c: ends against ends, and against threads that
+ * link, unlink, monitor, demonitor and join. Actors are records here, and no worker runs them: a
+ * thread ends an actor, or calls what a step would call. */
 #define FIBERS 1
 #define TASKS 3
 #define WITH_EXITS
@@ -29,7 +29,7 @@ weft_pid weft_actor_pid(const weft_actor *self)
     return (weft_pid){.host = 1, .id = self->self};
 }
 
-/* Nobody waits for room. */
+/* No sender waits for capacity. */
 void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
 {
     (void)parcel, (void)error;
@@ -106,7 +106,7 @@ static void ends(unsigned slot)
     weft__actor_end(&records[slot], &(struct weft__end){.error = -EIO});
 }
 
-/* What it was told, which is freed; of one that has not ended. */
+/* The notifications that an actor got, which are freed; the actor has not ended. */
 static int told(unsigned slot, unsigned what, int error)
 {
     weft_actor *actor = &records[slot];
@@ -126,11 +126,11 @@ static int told(unsigned slot, unsigned what, int error)
     return count;
 }
 
-/* The others have no ties, and nothing waits for one that has ended. */
+/* The other actors have no relations, and no thread waits for an actor that has ended. */
 static void rest(unsigned ended)
 {
     weft__exit_records_free(&host.exits);
-    weft__small_flush(&workers[0].small); /* what it keeps for later */
+    weft__small_flush(&workers[0].small); /* the exit record that it keeps for a later join */
     for (unsigned slot = 1; slot <= ACTORS; slot++) {
         X_ASSERT(!records[slot].relations);
         if (ended >> slot & 1) {
@@ -156,7 +156,7 @@ static void two_ended(void)
 {
     rest(6);
     X_ASSERT(x_counted(BURIED) >= 1 &&
-             x_counted(BURIED) <= 2); /* the link's, maybe the monitor's */
+             x_counted(BURIED) <= 2); /* the link's, possibly also the monitor's */
 }
 
 static void setup_ring(void)
@@ -170,10 +170,10 @@ static void setup_ring(void)
 static void ring_ended(void)
 {
     rest(14);
-    X_ASSERT(x_counted(BURIED) == 3); /* each link told one of its two */
+    X_ASSERT(x_counted(BURIED) == 3); /* each link notified one of its two actors */
 }
 
-/* --- an end against its other side ------------------------------------------------------------ */
+/* --- an end against the other actor of the relation ------------------------------------------- */
 
 static void exit_against_link(int i)
 {
@@ -232,7 +232,7 @@ static void exit_against_demonitor(int i)
     }
 }
 
-/* A thread waits for the end of one that is linked: whatever it is told, the other has been told
+/* A thread joins an actor that is linked: whatever the join returns, the linked actor was notified
  * before. */
 static void exit_against_join(int i)
 {
@@ -240,7 +240,7 @@ static void exit_against_join(int i)
         ends(1);
     } else {
         result = weft_actor_join(pid(1), NULL, WEFT_FOREVER);
-        X_ASSERT(result == -EIO); /* waited for, or kept */
+        X_ASSERT(result == -EIO); /* joined, or kept */
         X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == 1);
     }
 }
@@ -251,7 +251,8 @@ static void joined(void)
     X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == 0);
 }
 
-/* One that ends has a tie to a lower slot, which goes and comes back, to another. */
+/* An ending actor has a relation to a lower slot, which is removed and added again, to another
+ * actor. */
 static void setup_upper(void)
 {
     setup();
@@ -280,7 +281,7 @@ static void relinked(void)
     }
 }
 
-/* --- a kill by a link ------------------------------------------------------------------------- */
+/* --- a kill through a link -------------------------------------------------------------------- */
 
 static int drained(unsigned slot, unsigned what)
 {
@@ -305,8 +306,8 @@ static void kill_against_exit(int i)
     }
 }
 
-/* Whoever has the link first has its letter: the other end is told, or this one is killed, too
- * late. */
+/* The thread that gets the link first has its envelope: the other actor is notified, or this actor
+ * is killed, too late. */
 static void killed_or_ended(void)
 {
     rest(4);

@@ -1,11 +1,11 @@
-/* Clients of actor/pending.c and actor/call.c: the answer to a call against the end of the actor
- * that is to answer, of the one that has the call by a transfer, of the caller, and against the
- * deadline. Whatever comes first, the caller hears one of them, once. Actors are records here, and
- * nobody runs them: a thread ends one, or calls what a step would call. Thread 0 is a fiber where
- * it calls. */
+/* Clients of actor/pending.c and actor/call.c: the reply to a call against the end of the called
+ * actor, of the actor that has the call by a transfer, of the caller, and against the deadline.
+ * Whichever comes first, the caller gets exactly one of them. Actors are records here, and no
+ * worker runs them: a thread ends an actor, or calls what a step would call. Where thread 0 calls,
+ * it is a fiber. */
 #define FIBERS 1
 #define TASKS 3
-#define WITH_LEDGER
+#define WITH_PENDING
 #include "model/actors.h"
 
 #include "actor/call.h"
@@ -33,8 +33,7 @@ weft_pid weft_actor_pid(const weft_actor *self)
     return (weft_pid){.host = 1, .id = self->self};
 }
 
-/* --- what is around ----------------------------------------------------------------------------
- */
+/* --- the environment -------------------------------------------------------------------------- */
 
 /* One timer: idle, pending or running. */
 enum { CLOCK_IDLE, CLOCK_PENDING, CLOCK_RUNNING };
@@ -120,8 +119,7 @@ int weft__command_request_issue(weft_out *out, unsigned id, uint64_t tag,
 const struct weft__stackless_kind weft__actor_body = {.what = "none"};
 static const struct weft_actor_kind kind = {.name = "model"};
 
-/* --- calls -------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static weft_pid pid(unsigned slot)
 {
@@ -156,7 +154,7 @@ static void setup(void)
     x_name(weft__pending_buckets, sizeof weft__pending_buckets, "buckets");
 }
 
-/* What the handler of a step's call does. */
+/* What the command handler for a step's call does. */
 static int step_calls(int64_t deadline)
 {
     struct weft__pending_entry *entry = weft__pending_entry_new_call(pid(CALLER), pid(CALLEE), TAG);
@@ -173,7 +171,7 @@ static int step_calls(int64_t deadline)
     return err && weft__pending_drop(ref, 1u << WEFT__PENDING_CALL) ? err : 0;
 }
 
-/* Its step has seen the call, and not answered. */
+/* Its step has seen the call, and not replied. */
 static void callee_sees(void)
 {
     struct weft__link *link = weft__inbox_drain_local(&records[CALLEE].user);
@@ -213,7 +211,7 @@ static void replies(void)
     X_ASSERT(replied == 0 || replied == -ESRCH);
 }
 
-/* How often the caller was told, and by what. */
+/* How often the caller was notified, and with what. */
 static int heard(int *error)
 {
     struct weft__link *link = weft__inbox_drain_local(&records[CALLER].system);
@@ -229,7 +227,7 @@ static int heard(int *error)
     return count;
 }
 
-/* Nothing is left; in the mailbox of one that lives there may be the call. */
+/* Nothing is left, except that the call may be in the mailbox of an actor that is alive. */
 static void rest(void)
 {
     weft__envelopes_discard(weft__inbox_drain_local(&records[CALLEE].user), CALLEE);
@@ -237,13 +235,14 @@ static void rest(void)
     for (unsigned i = 0; i < WEFT__PENDING_BUCKETS; i++) {
         X_ASSERT(!weft__pending_buckets[i].first && !weft__pending_buckets[i].calls);
     }
-    for (unsigned slot = 1; slot <= ACTORS; slot++) { /* an index that has something fails here */
+    for (unsigned slot = 1; slot <= ACTORS; slot++) { /* an index that is not empty fails here */
         weft__pending_end_actor(pid(slot));
     }
     weft__pending_reset(true);
 }
 
-/* Once: by the answer if that reached somebody, else by the end, or the deadline. */
+/* Exactly once: with the reply if the reply found its call, otherwise with the end or the
+ * deadline. */
 static void heard_once(bool timed)
 {
     int error = 1;
@@ -274,7 +273,7 @@ static void nobody_heard(void)
     rest();
 }
 
-/* Two calls in one list: each is settled while the other is. */
+/* Two calls in one list: each is settled while the other is being settled. */
 static uint64_t refs[2];
 
 static void setup_two(void)
@@ -302,8 +301,7 @@ static void both(void)
     rest();
 }
 
-/* --- of a step ---------------------------------------------------------------------------------
- */
+/* --- calls of a step -------------------------------------------------------------------------- */
 
 static void reply_against_exit(int i)
 {
@@ -325,7 +323,7 @@ static void deadline_against_caller(int i)
     i == 0 ? ends(CALLEE) : i == 1 ? time_passes() : ends(CALLER);
 }
 
-/* The call is made while the callee ends. */
+/* The call is made while the called actor ends. */
 static void call_against_exit(int i)
 {
     if (i == 0) {
@@ -344,8 +342,7 @@ static void refused_or_ended(void)
     rest();
 }
 
-/* --- that another has ---------------------------------------------------------------------------
- */
+/* --- transferred calls ------------------------------------------------------------------------ */
 
 static void transfer_against_exits(int i)
 {
@@ -359,7 +356,7 @@ static void transfer_against_exits(int i)
     }
 }
 
-/* Who has it lives: nobody but him settles it. */
+/* The actor that has the call is alive: only that actor settles it. */
 static void transfer_against_exit(int i)
 {
     if (i == 0) {
@@ -387,8 +384,7 @@ static void once_or_with_the_callee(void)
     heard_once(false);
 }
 
-/* --- new code ------------------------------------------------------------------------------------
- */
+/* --- upgrade ---------------------------------------------------------------------------------- */
 
 static void upgrade_against_reply(int i)
 {
@@ -401,7 +397,7 @@ static void upgrade_against_reply(int i)
     }
 }
 
-/* It has not seen what comes now: that stays. */
+/* The old code has not seen the call that arrives now: the call stays. */
 static void upgrade_against_call(int i)
 {
     if (i == 0) {
@@ -419,7 +415,7 @@ static void still_there(void)
     heard_once(false);
 }
 
-/* The slots of its bucket are replaced by larger ones while the callee looks. */
+/* The slots of its bucket are replaced by larger ones while the called actor reads them. */
 static void setup_full(void)
 {
     setup();
@@ -436,7 +432,7 @@ static void receive_against_growth(int i)
         while (!(call = atomic_load_explicit(&told_ref, memory_order_acquire))) {
             x_spin();
         }
-        X_ASSERT(weft__pending_has(call)); /* nobody answers it */
+        X_ASSERT(weft__pending_has(call)); /* no actor replies to it */
         weft__pending_mark_seen(call);
     } else {
         X_ASSERT(step_calls(WEFT_FOREVER) == 0);
@@ -454,8 +450,7 @@ static void nine(void)
     rest();
 }
 
-/* --- of a fiber ----------------------------------------------------------------------------------
- */
+/* --- calls of a fiber ------------------------------------------------------------------------- */
 
 static void waits(int64_t deadline)
 {
@@ -479,7 +474,7 @@ static void ended_wait(void)
     rest();
 }
 
-/* The callee hands the reference on, if it came so far, and ends. */
+/* The called actor transfers the reference, if the call has arrived, and ends. */
 static void wait_against_reply(int i)
 {
     if (i == 0) {
@@ -511,7 +506,7 @@ static void wait_against_transfer(int i)
     }
 }
 
-/* The second has ended, and the first does while the call is between the two. */
+/* The second actor has ended, and the first ends while the call is between the two. */
 static void setup_one(void)
 {
     setup();

@@ -1,11 +1,11 @@
-/* Clients of obs/sample_request.h: a sampler, and threads that are asked. A deadline may pass at
+/* Clients of obs/sample_request.h: a sampler, and threads that it samples. A deadline may pass at
  * any moment. */
 #include "model/explore.h"
 #include "obs/sample_request.h"
 
 static struct weft__request request;
-static _Atomic(int) asked_for; /* written by the sampler before it asks */
-static int shot;               /* plain: the thread's while it copies, else the sampler's */
+static _Atomic(int) asked_for; /* written by the sampler before it requests */
+static int shot;               /* plain: the thread's while it copies, otherwise the sampler's */
 
 static void setup(void)
 {
@@ -23,17 +23,17 @@ static bool answer(int tid)
         return false;
     }
     int seen = atomic_load_explicit(&asked_for, memory_order_relaxed);
-    X_ASSERT(seen >= tid); /* what was asked, or what will be refused */
+    X_ASSERT(seen >= tid); /* the request, or what will be refused */
     shot = tid;
     weft__request_complete(&request, tid, WEFT__REQUEST_COPIED);
     return true;
 }
 
-/* What weft__sample does. False: no more can be asked. */
+/* What weft__sample does. False: no more requests are possible. */
 static bool sample(int tid, int64_t deadline)
 {
     atomic_store_explicit(&asked_for, tid,
-                          memory_order_relaxed); /* one that copies may look at it */
+                          memory_order_relaxed); /* a thread that copies may read it */
     if (!weft__request_post(&request, tid)) {
         return false;
     }
@@ -49,7 +49,8 @@ static bool sample(int tid, int64_t deadline)
     return true;
 }
 
-/* One that answers sooner or later, and a sampler that has time: no answer is slept over. */
+/* A thread that replies eventually, and a sampler without a deadline: the reply's wake-up is not
+ * lost. */
 static void patient(int i)
 {
     if (i == 0) {
@@ -62,7 +63,7 @@ static void patient(int i)
     }
 }
 
-/* The same one twice: the answer to the first may come when the second is asked. */
+/* The same thread twice: the reply to the first request may come during the second. */
 static void twice(int i)
 {
     if (i == 0) {
@@ -74,7 +75,7 @@ static void twice(int i)
     }
 }
 
-/* Two that are asked in turn. */
+/* Two threads that are sampled in turn. */
 static void in_turn(int i)
 {
     if (i == 0) {

@@ -40,7 +40,7 @@ static void push(int number)
     X_ASSERT(weft__ring_push_local(&ring, item_make(number), memory_order_release));
 }
 
-/* What the owner pops comes in the order of pushing. */
+/* The owner pops items in the order of pushing. */
 static bool pop(void)
 {
     struct weft__link *link = weft__ring_pop_local(&ring);
@@ -121,7 +121,7 @@ static void two(int i)
     }
 }
 
-/* The owner reuses slots that a slow thief has looked at: with two slots, on the next lap. */
+/* The owner reuses slots that a slow thief has read: with two slots, on the next lap. */
 static void lap(int i)
 {
     if (i == 0) {
@@ -135,7 +135,7 @@ static void lap(int i)
     }
 }
 
-/* The room that a thief made is used at once. */
+/* The space that a thief freed is used at once. */
 static void refill(int i)
 {
     if (i == 0) {
@@ -151,7 +151,7 @@ static void refill(int i)
     }
 }
 
-/* The same by many at once, as far as they fit. */
+/* The same for many items at once, as far as they fit. */
 static void refill_many(int i)
 {
     if (i == 0) {
@@ -220,7 +220,7 @@ static void steal_half(int i)
     }
 }
 
-/* What a thief put into its ring is stolen again. */
+/* Items that a thief put into its own ring are stolen again. */
 static void steal_onwards(int i)
 {
     if (i == 0) {
@@ -234,7 +234,7 @@ static void steal_onwards(int i)
     }
 }
 
-/* A thief's ring of two slots is filled, robbed, emptied and filled again. */
+/* A thief's ring of two slots is filled, stolen from, emptied and filled again. */
 static void steal_again(int i)
 {
     if (i == 0) {
@@ -274,7 +274,7 @@ static void half(int i)
     X_ASSERT(weft__ring_length(&ring) == 1 && weft__ring_length(&mine[0]) == 1);
 }
 
-/* A thief with little room takes no more than fits beside the one that it runs. */
+/* A thief with little space takes no more than fits beside the item that it runs. */
 static void little_room(int i)
 {
     if (i == 0) {
@@ -304,9 +304,9 @@ static void all_of_6(void)
     finish(6);
 }
 
-/* ---- looks from outside ---- */
+/* ---- reads from outside ---- */
 
-/* A length that anybody reads is one that the ring can have. */
+/* A length that any thread reads is a length that the ring can have. */
 static void length(int i)
 {
     if (i == 0) {
@@ -318,7 +318,7 @@ static void length(int i)
     }
 }
 
-/* ---- longer than can be explored: sampled ---- */
+/* ---- too long to explore: sampled ---- */
 
 static void many(int i)
 {
@@ -344,7 +344,7 @@ static void all_of_8(void)
     finish(8);
 }
 
-/* The long ones come last: a mutant mostly fails before. */
+/* The long clients come last: a mutant usually fails before. */
 static const struct x_client clients[] = {
     X_CLIENT("empty", 2, setup, empty, all_of_0, .spurious = 1),
     X_CLIENT("one", 2, setup, one, all_of_1, .spurious = 1),

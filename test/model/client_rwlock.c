@@ -1,5 +1,5 @@
 /* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel;
- * readers that are shown, by thread 0, against all of these. */
+ * readers with a reader slot, of thread 0, against all of these. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -35,7 +35,7 @@ static void setup_read(void)
     atomic_init(&place.lock.word, WEFT__READER_SLOT_UNIT);
 }
 
-/* Thread 0 shows its readers. */
+/* Thread 0 uses its reader slot. */
 static void setup_showing(void)
 {
     struct weft__reader_slot *reader_slot = &weft__reader_slots[1];
@@ -48,7 +48,7 @@ static void setup_showing(void)
     atomic_init(&place.lock.word, WEFT__READER_SLOT_TAG);
 }
 
-/* ... and one reads. */
+/* ... and one fiber reads. */
 static void setup_shown(void)
 {
     setup_showing();
@@ -109,7 +109,7 @@ static void two_write(int i)
     write_surely();
 }
 
-/* As a body without a stack would: never told to try. */
+/* As a stackless task would: never told to retry. */
 static enum weft__reason wait_admitted(uint64_t writer)
 {
     static const struct weft__wait_kind kind = {.name = "admitted"};
@@ -122,7 +122,7 @@ static enum weft__reason wait_admitted(uint64_t writer)
         reason = weft__waiter_park(&waiter, WEFT_FOREVER, &kind, 0);
         weft__rwlock_finish(&place.lock, &node, writer);
     } else {
-        (void)!weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
+        (void)!weft__waiter_disarm(&waiter); /* a cancel has no effect any more */
     }
     return reason;
 }
@@ -144,7 +144,7 @@ static void admitted_against_write(int i)
     }
 }
 
-/* A fiber that is told to try, and one that cannot. */
+/* A fiber that is told to retry, and a task that cannot retry. */
 static void admitted_among_readers(int i)
 {
     if (i == 0) {
@@ -156,7 +156,7 @@ static void admitted_among_readers(int i)
     }
 }
 
-/* Whatever becomes of the one that is cancelled, the other gets the lock. */
+/* Whatever happens to the cancelled waiter, the other gets the lock. */
 static void admitted_gives_up(int i, uint64_t writer)
 {
     if (i == 0) {
@@ -219,7 +219,7 @@ static void writer_gives_up(int i)
     }
 }
 
-/* The reader behind it does not wait for anybody else. */
+/* The reader after it waits for no other waiter. */
 static void only_writer_gives_up(int i)
 {
     if (i == 0) {
@@ -255,7 +255,7 @@ static void reader_gives_up(int i)
     }
 }
 
-/* The fiber is switched away while it reads. */
+/* The fiber is switched out while it reads. */
 static void settle_against_write(int i)
 {
     if (i == 0) {

@@ -1,8 +1,7 @@
 /* Clients of sync/scope.c: the end of children against close, cancels, deadlines and failures. The
- * scope is freed as soon as close has returned: whoever still touches it then is found out.
+ * scope is freed as soon as close has returned, so that a later access is detected.
  *
- * T0 is the parent; T1 and T2 are children once they were spawned, or somebody who cancels.
- */
+ * T0 is the parent; T1 and T2 are children once they were spawned, or threads that cancel. */
 #include <errno.h>
 #include <setjmp.h>
 
@@ -17,7 +16,7 @@ static weft_scope *scope;
 static union {
     struct weft__event event;
     weft_event storage;
-} never; /* an event that nobody sets */
+} never; /* an event that is never set */
 static int published[FIBERS], result;
 
 /* ---- children ---- */
@@ -66,7 +65,7 @@ static void live_as_child(int i)
     }
 }
 
-/* As the product's: cleanups, then the joiners under the ident lock. */
+/* As in the product: cleanups, then the joiners under the ident lock. */
 void weft_fiber_exit(void *value)
 {
     int i = x_thread();
@@ -127,7 +126,7 @@ static int close_it(void)
 {
     int err = weft_scope_close(scope);
     for (int i = 1; i <= born; i++) {
-        X_ASSERT(published[i] == 1); /* plain: all that a child did came before */
+        X_ASSERT(published[i] == 1); /* plain: everything that a child did happened before */
     }
     const struct weft__scope *s = (const struct weft__scope *)(const void *)scope;
     X_ASSERT(!s->running.first && !s->told.first); /* the records are gone with their stacks */
@@ -248,7 +247,7 @@ static void deadline_against_start(int i)
     }
 }
 
-/* The child is done by itself; the timer comes at any moment, or too late. */
+/* The child ends by itself; the timer fires at any moment, or too late. */
 static void deadline_against_end(int i)
 {
     if (i == 0) {
@@ -265,7 +264,7 @@ static void deadline_against_end(int i)
     }
 }
 
-/* --- the parent is a body without a stack, on a plain thread ---- */
+/* --- the parent is a stackless task, on a plain thread ---------- */
 
 static struct weft__waiter parent;
 static _Atomic(uint32_t) told;

@@ -1,5 +1,5 @@
-/* Clients of sync/select.c: of all that comes, exactly one case is done, and nothing of the others
- * is lost. */
+/* Clients of sync/select.c: of all ready cases exactly one is done, and nothing of the others is
+ * lost. */
 #include <errno.h>
 
 #define FIBERS 3
@@ -127,7 +127,7 @@ static void send_second(int i)
     }
 }
 
-/* It could be both sides of `a`, and must wait for the other thread. */
+/* The select could be both sides of `a`, and must wait for the other thread. */
 static void never_itself(int i)
 {
     if (i == 0) {
@@ -149,7 +149,7 @@ static void close_second(int i)
     }
 }
 
-/* Both at once, from one thread: the slots hold what was not taken. */
+/* Both at once, from one thread: the slots hold the items that were not taken. */
 static void both_slots(int i)
 {
     if (i == 0) {
@@ -168,7 +168,7 @@ static void one_is_left(void)
     X_ASSERT((a.tail - a.head) == (chosen != 0) && (b.tail - b.head) == (chosen != 1));
 }
 
-/* The item that the select has just seen is taken from it: it goes round again. */
+/* Another receiver takes the item that the select has just seen: the select retries. */
 static void stolen(int i)
 {
     if (i == 0) {
@@ -194,8 +194,8 @@ static void beside_event(int i)
     }
 }
 
-/* Who changes something under the mutex and signals finds the select linked, or it finds the
- * change. */
+/* A thread that changes something under the mutex and signals finds the select linked, or the
+ * select finds the change. */
 static void change_under_mutex(int i)
 {
     X_ASSERT(weft_mutex_lock(&mutex.storage, WEFT_FOREVER) == 0);
@@ -282,18 +282,18 @@ static void item_or_deadline(void)
     X_ASSERT((b.tail - b.head) == (chosen != 1) && x == (chosen == 1 ? 2 : 99));
 }
 
-/* --- without a stack ---------------------------------------------------------------------- */
+/* --- a stackless task --------------------------------------------------------------------- */
 
 static _Atomic(uint32_t) told;
 
 static void is_told(struct weft__select *select)
 {
-    X_ASSERT(select->armed > 0); /* plain: it may go on at once, on this thread */
+    X_ASSERT(select->armed > 0); /* plain: the task may resume at once, on this thread */
     X_ASSERT(atomic_exchange_explicit(&told, 1, memory_order_release) == 0);
     weft__futex_wake(&told, 1);
 }
 
-/* The body goes on when it is told, and its frame is gone when it is done. */
+/* The task resumes when it is notified, and its frame is gone when it is done. */
 static void body_chooses(struct weft_case *cases, size_t n)
 {
     struct weft__node *nodes = x_alloc(n * sizeof *nodes, true);

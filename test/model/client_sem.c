@@ -1,4 +1,4 @@
-/* Clients of sync/sem.c: no permit is lost or made, whatever ends the waits. */
+/* Clients of sync/sem.c: no permit is lost or invented, whatever ends the waits. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -45,12 +45,12 @@ static void acquire_against_release(int i)
     }
 }
 
-/* As a completion in the waiter's frame: it is gone when acquire has returned. */
+/* A completion in the waiter's frame: it is gone when acquire has returned. */
 static void freed_by_the_waiter(int i)
 {
     if (i == 0) {
         X_ASSERT(weft_sem_acquire(THE_SEM, 1, WEFT_FOREVER) == 0);
-        *(volatile char *)&place.sem.source.lock = 0; /* races with whoever is still there */
+        *(volatile char *)&place.sem.source.lock = 0; /* races with any thread that still uses it */
     } else {
         weft_sem_release(THE_SEM, 1);
     }
@@ -75,7 +75,8 @@ static void two_acquire(int i)
     }
 }
 
-/* 0 wants two, is cancelled, and may have stood before 1, for whom there is enough. */
+/* 0 wants two permits, is cancelled, and may have been queued before 1, for which there are
+ * enough. */
 static void release_against_cancel(int i)
 {
     if (i == 0) {

@@ -1,10 +1,9 @@
 /* Clients of sched/task.h: the state word.
  *
- * The task is one plain variable, its frame, that only the one who runs it may touch; so a task
- * that runs twice, or on a stack that is still in use, or without seeing what it waited for, is a
- * race. T0 is the worker on which the task arms; whoever makes it READY runs it at once, as if from
- * a queue.
- */
+ * The task is one plain variable, its frame, that only the thread that runs the task may touch; so
+ * a task that runs twice, or on a stack that is still in use, or without seeing what it waited for,
+ * is a race. T0 is the worker on which the task arms; the thread that makes the task READY runs it
+ * at once, as if from a queue. */
 #include "model/explore.h"
 #include "sched/ident.h"
 #include "sched/task.h"
@@ -14,7 +13,7 @@ enum { RESUMED, WON, SUBMITTED }; /* counters */
 static struct weft__task task;
 static int frame, message[2];
 static enum weft__reason reason;
-static _Atomic(uint64_t) handed; /* the ticket + 1, for firers that must be given it */
+static _Atomic(uint64_t) handed; /* the ticket + 1, for firers that need it */
 
 static void setup_with(enum weft__task_state state, uint64_t sequence)
 {
@@ -36,7 +35,7 @@ static void setup(void)
     setup_with(WEFT__TASK_RUNNING, 0);
 }
 
-/* The next ticket is 0 again. */
+/* The next ticket wraps to 0. */
 static void setup_wrap(void)
 {
     setup_with(WEFT__TASK_RUNNING, UINT64_MAX >> WEFT__TICKET_SHIFT);
@@ -59,7 +58,7 @@ static bool handed_ticket(uint64_t *ticket)
     return word != 0;
 }
 
-/* The task goes on, on whatever thread this is. */
+/* The task resumes, on whatever thread this is. */
 static void resume(void)
 {
     X_ASSERT(!weft__task_run(&task));
@@ -76,7 +75,7 @@ static void resume(void)
 /* What the worker does after it has switched away from the task. */
 static void switch_away(void)
 {
-    frame = 10; /* the last of the frame is saved */
+    frame = 10; /* the last part of the frame is saved */
     if (!weft__task_settle(&task)) {
         resume();
     }
@@ -97,7 +96,7 @@ static enum weft__fire fire(uint64_t ticket, enum weft__reason why)
     return outcome;
 }
 
-/* The same in one step if that can be; what it waited for is then written after the win. */
+/* The same in one step if possible; the result of the wait is then written after the win. */
 static void fire_at_once(uint64_t ticket, enum weft__reason why)
 {
     if (!weft__task_fire_waiting(&task, ticket, why)) {
@@ -109,7 +108,7 @@ static void fire_at_once(uint64_t ticket, enum weft__reason why)
     resume();
 }
 
-/* It waits still, or was resumed once by the one winner. */
+/* The task still waits, or the one winner resumed it once. */
 static void resumed_if_won(void)
 {
     X_ASSERT(x_counted(RESUMED) == x_counted(WON));
@@ -129,7 +128,7 @@ static void wake_against_suspend(int i)
     }
 }
 
-/* The source, a deadline and a cancel: one wins, the others do nothing. */
+/* The source, a deadline and a cancel: one wins, the others have no effect. */
 static void firers(int i)
 {
     static const enum weft__reason why[] = {WEFT__REASON_NONE, WEFT__REASON_DONE,
@@ -143,7 +142,7 @@ static void firers(int i)
     }
 }
 
-/* The same, the source in one step. */
+/* The same, with the source in one step. */
 static void firers_at_once(int i)
 {
     static const enum weft__reason why[] = {WEFT__REASON_NONE, WEFT__REASON_DONE,
@@ -201,7 +200,7 @@ static void late_for_the_first(int i)
         }
         weft__task_arm(&task, WEFT__WAIT_OBJECT);
         frame = 10;
-        X_ASSERT(weft__task_settle(&task)); /* nobody has the second ticket */
+        X_ASSERT(weft__task_settle(&task)); /* no thread has the second ticket */
     } else if (handed_ticket(&ticket)) {
         fire(ticket, WEFT__REASON_TIMEOUT);
     }
@@ -250,7 +249,7 @@ static void running_or_waiting(void)
     X_ASSERT(state == WEFT__TASK_RUNNING || state == WEFT__TASK_WAITING);
 }
 
-/* ---- a wake by name: set a flag, then look; arm, then look ---- */
+/* ---- a wake by handle: set a flag, then check; arm, then check ---- */
 
 static void flag_against_arm(int i)
 {
@@ -259,7 +258,7 @@ static void flag_against_arm(int i)
     if (i == 0) {
         weft__task_arm(&task, WEFT__WAIT_PARK);
         if (weft__ident_flags(&task) & WEFT__IDENT_CANCEL) {
-            /* Whoever set the flag may fire as well: one of us wins. */
+            /* The thread that set the flag may fire as well: one of the two wins. */
             (void)!weft__task_fire(&task, 1, WEFT__REASON_CANCEL);
         }
         switch_away();
@@ -275,20 +274,20 @@ static void flag_against_arm(int i)
     }
 }
 
-/* The flag is never missed by both. */
+/* At least one of the two sees the flag. */
 static void cancelled(void)
 {
     X_ASSERT(x_counted(RESUMED) == 1 && reason == WEFT__REASON_CANCEL);
 }
 
-/* ---- a look from outside ---- */
+/* ---- a read from outside ---- */
 
 static void setup_fresh(void)
 {
     setup_with(WEFT__TASK_FRESH, 0);
 }
 
-/* Who sees the task running sees the stack that it was given. */
+/* A thread that sees the task running sees the stack that the task was given. */
 static void viewer(int i)
 {
     if (i == 0) {
@@ -301,7 +300,7 @@ static void viewer(int i)
 
 /* ---- held by a viewer ---- */
 
-/* Reads the frame of a task that waits, while it cannot go on. */
+/* Reads the frame of a waiting task while the hold keeps it from resuming. */
 static void hold_and_look(void)
 {
     if (weft__task_hold(&task)) {
@@ -328,7 +327,7 @@ static void hold_against_wake(int i)
     }
 }
 
-/* It waits already: only the viewers, the source and a cancel by name. */
+/* The task waits already: only the viewers, the source and a cancel by handle. */
 static void setup_waiting(void)
 {
     setup();
@@ -346,7 +345,7 @@ static void two_viewers_and_a_wake(int i)
         X_ASSERT(fire(ticket, WEFT__REASON_DONE) != WEFT__FIRE_LOST);
     } else if (i == 1) {
         hold_and_look();
-        if (weft__task_ticket(&task, &ticket, &kind)) { /* held or not, it waits */
+        if (weft__task_ticket(&task, &ticket, &kind)) { /* held or not, the task waits */
             X_ASSERT(kind == WEFT__WAIT_OBJECT);
         }
     } else {
@@ -354,7 +353,7 @@ static void two_viewers_and_a_wake(int i)
     }
 }
 
-/* ---- a rest: arm and settle in one, before the step has returned ---- */
+/* ---- arm and settle in one step, before the step has returned ---- */
 
 static _Atomic(uint32_t) sent; /* to the only thread that runs the task, T0 */
 
@@ -372,7 +371,7 @@ static void rest(void)
     weft__task_arm_settled(&task, weft__task_settled_word(&task));
 }
 
-/* T0 finds the task in its inbox, if it has not gone on without that. */
+/* T0 finds the task in its inbox, unless the task has resumed without it. */
 static void resume_when_sent(void)
 {
     while (atomic_load_explicit(&sent, memory_order_acquire) == 0) {
@@ -382,7 +381,7 @@ static void resume_when_sent(void)
     resume();
 }
 
-/* Others: a cancel, and a viewer. */
+/* The other threads: a cancel, and a viewer. */
 static void disturb(int i)
 {
     uint64_t ticket, ident;
@@ -402,7 +401,8 @@ static void disturb(int i)
     weft__ident_unlock(&task, ident);
 }
 
-/* The step takes its rest back: it ends at once, by what `why` says, or where it is sent to. */
+/* The step takes its wait back: the wait ends at once, for the reason in `why`, or moves the
+ * task. */
 static void go_on_at_once(enum weft__reason why)
 {
     if (!weft__task_unsettle(&task)) {
@@ -431,7 +431,7 @@ static void rest_against_cancel(int i)
     }
 }
 
-/* The step proves unsound after it has rested. */
+/* The step turns out to be invalid after it has settled. */
 static void rest_taken_back(int i)
 {
     if (i > 0) {
@@ -442,7 +442,7 @@ static void rest_taken_back(int i)
     go_on_at_once(WEFT__REASON_NONE);
 }
 
-/* Another step of T0 signals what is waited for, and then that of an earlier wait. */
+/* Another step of T0 signals the event that is waited for, and then that of an earlier wait. */
 static void rest_against_signal(int i)
 {
     if (i > 0) {

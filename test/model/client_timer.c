@@ -1,9 +1,8 @@
 /* Clients of sched/timer.c, with the wheel, its lock and the idle protocol under it: set, cancel,
- * expiry and the end of a callback against one another, and who is woken for a timer.
+ * expiry and the end of a callback against one another, and which worker is woken for a timer.
  *
- * Fiber 0 lives on the timer's home; T1 is the worker that fires the home's wheel in its stead, or
- * a plain thread.
- */
+ * Fiber 0 runs on the timer's home worker; T1 is the worker that fires the home worker's wheel in
+ * its place, or a plain thread. */
 #include <errno.h>
 
 #include "model/fibers.h"
@@ -98,7 +97,7 @@ static void answer_is_definite(void)
     X_ASSERT(x_counted(CALLED) == (answer == WEFT_TIMER_CANCELLED ? 0 : 1));
 }
 
-/* After it nothing touches the timer, nor what the callback uses. */
+/* After it returns, nothing touches the timer or what the callback uses. */
 static void cancel_and_wait(int i)
 {
     if (i == 0) {
@@ -141,7 +140,7 @@ static void cancel_ends_recurring(void)
     X_ASSERT(!weft_timer_is_pending(THE_TIMER));
 }
 
-/* Set anew for a time far ahead: it is pending in the end, whatever it did before. */
+/* Rearmed for a time far ahead: the timer is pending in the end, whatever it did before. */
 static void set_against_expiry(int i)
 {
     if (i == 0) {
@@ -171,7 +170,7 @@ static void called_once(void)
     X_ASSERT(x_counted(CALLED) == 1 && !weft_timer_is_pending(THE_TIMER));
 }
 
-/* A callback that gives up its own timer, and another that uses the wheel meanwhile. */
+/* A callback that releases its own timer, and another thread that uses the wheel meanwhile. */
 static weft_timer *own;
 
 static void give_up(weft_timer *timer, void *arg, uint64_t times)
@@ -201,7 +200,7 @@ static void callback_frees(int i)
     }
 }
 
-/* A timer from outside: its home sleeps, and has to look at the wheel again. */
+/* A timer set from outside: its home worker sleeps, and has to check the wheel again. */
 static void home_sleeps(int i)
 {
     if (i == 0) {
@@ -214,7 +213,8 @@ static void home_sleeps(int i)
     }
 }
 
-/* Its home is absent: whoever sleeps answers for it, or finds it before it sleeps. */
+/* Its home worker is absent: a sleeping worker stands in for it, or finds the timer before it
+ * sleeps. */
 static void sleep_until_seen(struct weft__sleeper *sleeper)
 {
     for (bool seen = false; !seen;) {
@@ -235,7 +235,7 @@ static void setup_absent(void)
     atomic_init(&workers[0].state, WEFT_WORKER_ABSENT);
 }
 
-/* T0 would be the home itself. */
+/* T0 would be the home worker itself. */
 static void home_is_absent(int i)
 {
     if (i == 1) {

@@ -1,5 +1,5 @@
-/* Clients of sync/waitgroup.c: the last of those who are counted tells all who wait, who then see
- * what they all did, and may free the group. */
+/* Clients of sync/waitgroup.c: the last counted thread notifies all waiters, which then see the
+ * effects of all counted threads, and may free the group. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -62,7 +62,8 @@ static void freed_by_the_waiter(int i)
 {
     if (i == 0) {
         X_ASSERT(weft_waitgroup_wait(THE_GROUP, WEFT_FOREVER) == 0);
-        *(volatile char *)&place.group.source.lock = 0; /* races with whoever is still there */
+        *(volatile char *)&place.group.source.lock = 0; /* races with any thread that still uses
+                                                         * it */
     } else {
         weft_waitgroup_done(THE_GROUP);
     }
@@ -88,7 +89,7 @@ static void two_wait(int i)
     }
 }
 
-/* It counts another in before itself out: there is no zero between the two. */
+/* The thread adds another before it is done itself: the count is never zero between the two. */
 static void one_more(int i)
 {
     if (i == 0) {

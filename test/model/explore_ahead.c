@@ -1,19 +1,18 @@
 /* Reading ahead: a relaxed load that takes effect late, after operations that follow it in the
  * program.
  *
- * The model runs each thread in program order, so a load cannot wait and see; but it can guess.
- * Where a client asks for it (`.ahead`), a first exploration collects which values each thread
- * stores where; in a second one, once per execution, a relaxed load may return such a value of
- * another thread that is not there yet. The guess comes true when that thread stores the value,
- * unless the load happens before that store: then it would have been ordered by an acquire and a
- * release, and this execution could not be. An execution whose guess never came true could not be
- * either, and is dropped. A failure before that moment is kept back until it is known whether this
- * could be.
+ * The model runs each thread in program order, so a load cannot wait for a later store; but it can
+ * guess the value. Where a client asks for it (`.ahead`), a first exploration collects which values
+ * each thread stores where. In a second exploration, once per execution, a relaxed load may return
+ * such a value of another thread before it is stored. The guess comes true when that thread stores
+ * the value, unless the load happens before that store: then an acquire and a release would have
+ * ordered the two, and this execution would be impossible. An execution whose guess never comes
+ * true is impossible too, and is dropped. A failure before that moment is held back until it is
+ * known whether the execution is possible.
  *
- * So a release that keeps "I have read the slot" before "you may overwrite it" is seen to be
- * missing. The guess ignores dependencies, as C11 does: what follows may depend on it, up to values
- * out of thin air.
- */
+ * So the explorer detects a missing release that keeps "I have read the slot" before "you may
+ * overwrite it". The guess ignores dependencies, as C11 does: what follows may depend on it, up to
+ * values out of thin air. */
 #include <string.h>
 
 #include "model/explore_internal.h"
@@ -113,7 +112,7 @@ static void collect(uintptr_t at, uint64_t value)
     }
 }
 
-/* The k-th value that another thread may yet store here; false: there are no more. */
+/* The k-th value that another thread may still store here; false: there are no more. */
 static bool candidate(uintptr_t at, int k, uint64_t *value)
 {
     for (int i = 0; i < place_count; i++) {
@@ -157,7 +156,7 @@ static bool ordered_after_guess(void)
 void ahead_access(const struct location *location)
 {
     if (pending() && location == guess.location && ordered_after_guess()) {
-        end_execution(PRUNED); /* it would have to read what is not there yet */
+        end_execution(PRUNED); /* it would have to read a value that is not stored yet */
     }
 }
 

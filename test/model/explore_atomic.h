@@ -1,9 +1,8 @@
-/* C11 atomics for the explorer: what base/atomic.h includes under WEFT_EXPLORE.
+/* C11 atomics for the explorer: base/atomic.h includes this header under WEFT_EXPLORE.
  *
- * `_Atomic(T)` is a plain T that always holds the newest value; the history that weak loads read
- * from is kept by the explorer, by address. Each call hands over the bits of the value, the order,
- * and where in the source it is, for the trace.
- */
+ * `_Atomic(T)` is a plain T that always holds the newest value; the explorer keeps, by address, the
+ * history that weak loads read from. Each call passes the bits of the value, the order, and the
+ * source position for the trace. */
 #ifndef WEFT_TEST_MODEL_EXPLORE_ATOMIC_H
 #define WEFT_TEST_MODEL_EXPLORE_ATOMIC_H
 

@@ -11,7 +11,7 @@
 
 #define NAMES 64
 
-/* Of a quick run: so many executions of each client, times QUICK_GROWTH in each round. */
+/* For a quick run: this many executions of each client, times QUICK_GROWTH in each round. */
 #define QUICK_FIRST 60
 #define QUICK_GROWTH 8
 
@@ -128,7 +128,7 @@ void x_outcome(bool seen)
     }
 }
 
-/* What it took of the CPU: the same beside other work. */
+/* Its CPU time: independent of other load. */
 static double now(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
@@ -145,7 +145,7 @@ static enum result run_one(const struct x_client *client)
     return result;
 }
 
-/* Goes on until the search ends, something fails, or there were so many. *over: nothing is left. */
+/* Runs until the search ends, something fails, or the number is reached. *over: nothing is left. */
 static enum result explore(const struct x_client *client, long most, bool *over)
 {
     *over = false;
@@ -161,8 +161,8 @@ static enum result explore(const struct x_client *client, long most, bool *over)
     return COMPLETE;
 }
 
-/* PRUNED: too many to look at all of them. Counted, so that a slow machine comes to the same
- * answer. */
+/* PRUNED: too many to explore all of them. A count, so that a slow machine gives the same
+ * result. */
 static enum result exhaust(const struct x_client *client, long most, bool *over)
 {
     enum result result = explore(client, most, over);
@@ -221,7 +221,7 @@ static enum result search_client(const struct x_client *client, long most, bool 
     return result;
 }
 
-/* What loads may read ahead was collected by the exploration before. */
+/* The values that loads may read ahead were collected by the exploration before. */
 static void replay_start(const struct x_client *client)
 {
     bool over;
@@ -234,8 +234,8 @@ static void replay_start(const struct x_client *client)
 
 enum answer { YES, NO, NONE };
 
-/* YES if it ended as it should: everything was explored, or all samples taken. NONE: there were
- * more executions than `most`. */
+/* YES if it ended as expected: everything was explored, or all samples taken. NONE: there were more
+ * executions than `most`. */
 static enum answer run_client(const struct x_client *client, long most)
 {
     current = client;
@@ -308,7 +308,7 @@ static enum answer run_all(const struct x_client *clients, size_t count)
     return all;
 }
 
-/* One round of a quick run, over the clients that have no answer yet. */
+/* One round of a quick run, over the clients that have no result yet. */
 static enum answer run_round(const struct x_client *clients, size_t count, bool *ended, long most)
 {
     enum answer all = YES;
@@ -322,8 +322,8 @@ static enum answer run_round(const struct x_client *clients, size_t count, bool 
     return all;
 }
 
-/* A little of each client first, then more of those that have not come to an end: a failure that
- * one shows early is not found behind everything that another has to explore. */
+/* A little of each client first, then more of the clients that have not ended: a failure that one
+ * client shows early must not wait for the whole exploration of another. */
 static enum answer run_quick(const struct x_client *clients, size_t count)
 {
     bool *ended = calloc(count, sizeof *ended);
@@ -404,5 +404,5 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
         return 2;
     }
     enum answer all = options.quick ? run_quick(clients, count) : run_all(clients, count);
-    return all == YES ? 0 : all == NO ? 1 : 3; /* 3: not a failure, but no answer either */
+    return all == YES ? 0 : all == NO ? 1 : 3; /* 3: not a failure, but no result either */
 }

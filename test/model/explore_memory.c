@@ -120,7 +120,7 @@ bool turn_is_stale(const struct thread *thread)
     return false;
 }
 
-/* What was stored reaches a busy loop in the end: it sees the newest of all that it reads. */
+/* A store eventually reaches a busy loop: the loop sees the newest store of all that it reads. */
 void turn_refresh(struct thread *thread)
 {
     uint64_t seen = 0;
@@ -133,7 +133,7 @@ void turn_refresh(struct thread *thread)
     event_end(event_begin(), KIND_SPIN, 0, seen, 0);
 }
 
-/* A loop that coasts reads what it has read; false: this read is not of that loop. */
+/* A loop that coasts rereads the same values; false: this read does not belong to that loop. */
 static const struct message *coast(const void *at)
 {
     if (!self->coasting) {
@@ -151,9 +151,9 @@ static const struct message *coast(const void *at)
 
 /* The oldest store that this thread may read.
  *
- * A seq_cst load has a place in the total order of seq_cst operations too: after every seq_cst
- * store that happens before it, and no more than that. A later store that merely ran earlier does
- * not bind it, which is how a relaxed load before it comes to be reordered with it. */
+ * A seq_cst load also has a place in the total order of seq_cst operations: after every seq_cst
+ * store that happens before it, and no further. A later store that merely ran earlier does not bind
+ * the load, which is how a relaxed load before it can be reordered with it. */
 static int oldest_visible(const struct location *location, memory_order order)
 {
     if (!may_read_stale()) {
@@ -347,7 +347,7 @@ bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desire
         trace(site, at, "cas", "fails for no reason, %s", order_name(if_lost));
         return false;
     }
-    /* The newest store if it may win, then every visible one that makes it fail. */
+    /* The newest store if it may win, then every visible store that makes it fail. */
     int choices[STORES], n = 0;
     for (int store = newest; store >= oldest; store--) {
         if (location->stores[store].value != *expected || (store == newest && wins)) {
@@ -378,7 +378,7 @@ void x_membarrier(void)
             threads[i].view.seen[k] = (int16_t)(locations[k].count - 1);
         }
     }
-    /* Everything that ran before is before it. */
+    /* Everything that ran before happens before it. */
     event_end(id, KIND_BARRIER, 0, graph_hash, 0);
     trace(NULL, NULL, "membarrier", "%s", "all threads");
 }

@@ -1,12 +1,11 @@
-/* Plain memory: data races by vector clocks, and memory of one execution with use after free and
- * leaks.
+/* Plain memory: data races by vector clocks, and the memory of one execution with use after free
+ * and leaks.
  *
- * The compiler's thread instrumentation calls __tsan_read8 and its like before each plain access;
- * this file is the other end of those calls. For each byte it keeps the last plain write and each
- * thread's last plain read, as (thread, clock), and which atomic location lives there. Two accesses
- * conflict if one writes and not both are atomic; they race if neither thread had seen the other's
- * clock. Freeing is a write to all of the memory.
- */
+ * The compiler's thread instrumentation calls __tsan_read8 and similar functions before each plain
+ * access; this file implements them. For each byte it keeps the last plain write and each thread's
+ * last plain read, as (thread, clock), and which atomic location is there. Two accesses conflict if
+ * one writes and not both are atomic; they race if neither thread had seen the other's clock.
+ * Freeing is a write to all of the memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 /* Eight bytes of memory. */
 struct cell {
     uintptr_t granule;
-    uint32_t execution;  /* the cell is of this execution, or free */
+    uint32_t execution;  /* the cell belongs to this execution, or is free */
     uint8_t location[8]; /* index + 1 of the atomic */
     uint8_t writer[8];
     int16_t written[8]; /* clock of the writer, 0: never */
@@ -54,7 +53,7 @@ void race_reset(void)
     memset(arena_used, 0, sizeof arena_used);
 }
 
-/* NULL: there is none, and it is not to be made. */
+/* NULL: there is none, and none is to be created. */
 static struct cell *cell_find(uintptr_t granule, bool make)
 {
     size_t at = (granule * 0x9e3779b97f4a7c15u) >> 51;
@@ -114,7 +113,7 @@ static bool seen(int thread, int clock)
     return thread == self->index || clock <= self->view.clock[thread];
 }
 
-/* This access against plain ones of others. */
+/* Checks this access against plain ones of other threads. */
 static void against_plain(const struct cell *cell, int byte, bool write, const char *mine)
 {
     uintptr_t at = cell->granule * 8 + (uintptr_t)byte;
@@ -141,8 +140,8 @@ static void against_atomic(const struct cell *cell, int byte, bool write, const 
     }
 }
 
-/* Nothing runs beside setup and check, and the threads have seen all of setup; but an atomic that
- * is written plainly starts anew. */
+/* Nothing runs concurrently with setup and check, and the threads have seen all of setup; but an
+ * atomic that is written plainly loses its history. */
 static void plain_alone(uintptr_t at, size_t bytes)
 {
     for (uintptr_t granule = at >> 3; granule <= (at + bytes - 1) >> 3; granule++) {
@@ -183,7 +182,7 @@ static void plain(uintptr_t at, size_t bytes, bool write, uintptr_t pc)
         if (write) {
             cell->writer[byte] = (uint8_t)self->index;
             cell->written[byte] = clock;
-            cell->location[byte] = 0; /* an atomic that lived here starts anew */
+            cell->location[byte] = 0; /* an atomic at this address loses its history */
         } else {
             cell->read[self->index][byte] = clock;
             cell->readers |= (uint8_t)(1 << self->index);

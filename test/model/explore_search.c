@@ -1,13 +1,12 @@
 /* Which choice next.
  *
- * An execution is a sequence of choices: which thread, which store a load reads, whether something
- * fails for no reason. EXHAUSTIVE goes through them depth first: it repeats the choices up to the
- * last one that has an alternative, takes that, and from there the first of each. A scheduling
- * choice at a state that was met before ends the execution (PRUNED): what follows was or will be
- * explored. RANDOM chooses evenly, newest stores more often; PCT (Burckhardt et al. 2010) runs the
- * thread with the highest of random priorities and lowers it at a few random steps. REPLAY repeats
- * a string.
- */
+ * An execution is a sequence of choices: which thread, which store a load reads, whether an
+ * operation fails spuriously. EXHAUSTIVE explores them depth first: it repeats the choices up to
+ * the last one that has an alternative, takes that alternative, and from there the first of each. A
+ * scheduling choice at a state that was met before ends the execution (PRUNED), because what
+ * follows was or will be explored. RANDOM chooses evenly, newest stores more often; PCT (Burckhardt
+ * et al. 2010) runs the thread with the highest of random priorities and lowers it at a few random
+ * steps. REPLAY repeats a string. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static struct {
     uint8_t chosen, of;
 } choices[CHOICES];
 static int choice_count; /* made in this execution */
-static int fixed;        /* so many are given */
+static int fixed;        /* this many are given */
 static uint64_t random_state;
 static int pct_at[PCT_CHANGES], pct_length, scheduled;
 
@@ -226,7 +225,7 @@ const char *search_string(void)
     for (int i = 0; i < choice_count; i++) {
         string[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[choices[i].chosen];
     }
-    /* What is left out is 0. */
+    /* Missing choices are 0. */
     int length = choice_count;
     while (length > 0 && string[length - 1] == '0') {
         length--;

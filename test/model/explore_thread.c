@@ -1,4 +1,4 @@
-/* Threads of an execution: coroutines on one OS thread, who goes next, the futex, busy loops. */
+/* The threads of an execution: coroutines on one OS thread, scheduling, the futex, busy loops. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include "model/explore_internal.h"
 
 #define STACK_BYTES (64 * 1024)
-#define COAST_TURNS 300 /* a busy loop that ends by itself does so within so many turns */
+#define COAST_TURNS 300 /* a busy loop that ends by itself does so within this many turns */
 #define COUNTERS 64
 
 struct thread threads[X_THREADS + 1], *self;
@@ -140,7 +140,7 @@ static struct thread *nobody_can_go_on(void)
     return &threads[MAIN];
 }
 
-/* Picks who goes on. The caller has put what it waits for into its status. */
+/* Picks the thread that continues. The caller has put what it waits for into its status. */
 static struct thread *pick(void)
 {
     struct thread *list[X_THREADS];
@@ -159,7 +159,7 @@ static struct thread *pick(void)
     if (n == 0) {
         return nobody_can_go_on();
     }
-    uint64_t state = graph_hash; /* what is left of a bound is part of it */
+    uint64_t state = graph_hash; /* the rest of a bound is part of the state */
     if (client->stale) {
         state = mix(state + (uint64_t)stale_reads);
     }
@@ -187,7 +187,7 @@ void scheduling_point(void)
         return;
     }
     self->coasting = false;
-    if (self->status == NEW) { /* all threads come to their first operation before any goes on */
+    if (self->status == NEW) { /* all threads reach their first operation before any continues */
         self->status = READY;
         go_to(&threads[MAIN]);
         return;
@@ -319,11 +319,11 @@ int x_counted(int counter)
     return counters[counter];
 }
 
-/* ---- the life of an execution ---- */
+/* ---- the life cycle of an execution ---- */
 
 static void start(int index, const struct view *view);
 
-/* Sets up, lets each thread come to its first operation, hands over, and checks when all have
+/* Sets up, lets each thread reach its first operation, hands over, and checks when all have
  * ended. */
 static void main_body(void)
 {
@@ -365,8 +365,8 @@ static void start(int index, const struct view *view)
     if (view) {
         thread->view = *view;
     }
-    /* As if it had been switched away from at its body: six registers, and the alignment of a
-     * call. */
+    /* As if it had been switched away from at its entry function: six registers, and the alignment
+     * of a call. */
     void **top = (void **)(stacks[index] + STACK_BYTES) - 2;
     memset(top - 6, 0, 8 * sizeof *top);
     top[0] = index == MAIN ? (void *)main_body : (void *)thread_body;

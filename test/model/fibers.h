@@ -1,11 +1,10 @@
 /* Fibers for clients of src/sync: thread i of the client is a worker that runs fiber i and nothing
- * else; a suspended fiber sleeps until somebody places it. Threads from FIBERS on are plain
- * threads. A client includes this, once, and calls fibers_setup in its setup and fibers_rest in its
- * check.
+ * else; a suspended fiber sleeps until a thread places it. Threads from FIBERS on are plain
+ * threads. A client includes this header once, calls fibers_setup in its setup and fibers_rest in
+ * its check.
  *
- * cancel and interrupt work by handle; deadlines: fibers_expire(i) is what the clock would do to
- * fiber i once LATER has come.
- */
+ * cancel and interrupt work by handle; deadlines: fibers_expire(i) does what the clock would do to
+ * fiber i once LATER has come. */
 #ifndef WEFT_TEST_MODEL_FIBERS_H
 #define WEFT_TEST_MODEL_FIBERS_H
 
@@ -22,7 +21,8 @@
 #ifndef FIBERS
 #define FIBERS 2
 #endif
-#ifndef TASKS /* control blocks; those from FIBERS on are nobody's, and a client sets them up */
+#ifndef TASKS /* control blocks; those from FIBERS on belong to no thread, and a client sets them
+               * up */
 #define TASKS FIBERS
 #endif
 
@@ -95,7 +95,7 @@ void weft__place_many_front(struct weft__chain *ready)
     weft__place_many(ready);
 }
 
-/* Nobody listens. */
+/* No hook is installed. */
 void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint64_t who)
 {
     (void)w, (void)kind, (void)who;
@@ -112,7 +112,7 @@ __attribute__((unused)) static void fibers_setup(void)
         atomic_init(&placed[i], 0);
         workers[i].current = &tasks[i];
         workers[i].reader_slot = NULL;
-        workers[i].owner = &workers[i]; /* nothing that has no owner is his */
+        workers[i].owner = &workers[i]; /* an object without an owner is not owned by the caller */
         weft__wheel_init(&workers[i].wheel, TWIN_NOW, WEFT__WHEEL_TICK_SHIFT);
     }
     x_name(tasks, sizeof tasks, "tasks");
@@ -120,7 +120,7 @@ __attribute__((unused)) static void fibers_setup(void)
     x_name(placed, sizeof placed, "placed");
 }
 
-/* Nobody is left in a wait, nobody was queued twice. */
+/* No fiber is left in a wait, none was queued twice. */
 __attribute__((unused)) static void fibers_rest(void)
 {
     for (int i = 0; i < FIBERS; i++) {

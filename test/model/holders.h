@@ -1,4 +1,4 @@
-/* For clients of locks that know their holders: in place of sync/holder.c, whose threads have a
+/* For clients of locks that record their holders: replaces sync/holder.c, whose threads have a
  * tid. */
 #ifndef WEFT_TEST_MODEL_HOLDERS_H
 #define WEFT_TEST_MODEL_HOLDERS_H
@@ -35,7 +35,7 @@ void weft_yield(void)
     x_spin();
 }
 
-/* Of fiber i, as it is in a lock's word. */
+/* The holder value of fiber i, as in a lock's word. */
 #define HOLDER(i) ((uint64_t)(uintptr_t)&tasks[i])
 
 #endif

@@ -1,5 +1,5 @@
 /* Items for the clients of queues: each carries plain data, so that a hand-over without
- * happens-before is a race, and is counted, so that a lost or doubled one shows. */
+ * happens-before is a race, and is counted, so that a lost or duplicated item is detected. */
 #ifndef WEFT_TEST_MODEL_ITEMS_H
 #define WEFT_TEST_MODEL_ITEMS_H
 
@@ -23,14 +23,14 @@ static inline void items_reset(void)
     }
 }
 
-/* Filled by the one who hands it over. */
+/* Filled by the thread that hands it over. */
 static inline struct weft__link *item_make(int number)
 {
     items[number].number = number;
     return &items[number].link;
 }
 
-/* Received: returns its number. The data is read and written: it belongs to the receiver now. */
+/* Received: returns its number. The data is read and written, because the receiver owns it now. */
 static inline int item_take(struct weft__link *link)
 {
     struct item *item = (struct item *)link;
@@ -43,7 +43,7 @@ static inline int item_take(struct weft__link *link)
     return number;
 }
 
-/* check: the first n were received once each, and no other was. */
+/* For check: the first n were received once each, and no other was. */
 static inline void items_check(int n)
 {
     for (int i = 0; i < ITEMS; i++) {
@@ -51,7 +51,7 @@ static inline void items_check(int n)
     }
 }
 
-/* Checks of clients: what is left is taken out, and all n were received. */
+/* For check: takes the remaining items out, and all n were received. */
 static void finish(int n);
 
 __attribute__((unused)) static void all_of_0(void)

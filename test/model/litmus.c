@@ -60,7 +60,7 @@ static void sb_membarrier(int i)
     }
 }
 
-/* Nothing happens before anything by it. */
+/* It creates no happens-before. */
 static void mp_membarrier(int i)
 {
     if (i == 0) {
@@ -108,8 +108,8 @@ static void sb_shared_modify(int i)
     }
 }
 
-/* T0's store comes before T1's in the order of seq_cst; whoever has seen T1's sees T0's, if that is
- * by happens-before. */
+/* T0's store comes before T1's in the seq_cst order; a thread that has seen T1's store by
+ * happens-before sees T0's. */
 #define SEEN_FIRST(name, load)                                                                     \
     static void name(int i)                                                                        \
     {                                                                                              \
@@ -159,7 +159,8 @@ static void new_then_old(void)
     x_outcome(r[0] == 1 && r[1] == 0);
 }
 
-/* y = 1 is published by a release store; a relaxed fetch_add of another thread continues it. */
+/* y = 1 is published by a release store; a relaxed fetch_add of another thread continues the
+ * release sequence. */
 static void release_sequence(int i)
 {
     if (i == 0) {
@@ -173,7 +174,7 @@ static void release_sequence(int i)
     }
 }
 
-/* A plain store does not continue it, not even of the same thread. */
+/* A plain store does not continue it, not even from the same thread. */
 static void release_sequence_broken(int i)
 {
     if (i == 0) {
@@ -322,7 +323,7 @@ LOAD_BUFFERING(load_buffering, relaxed, relaxed)
 LOAD_BUFFERING(lb_release, release, relaxed)
 LOAD_BUFFERING(lb_release_acquire, release, acquire)
 
-/* x is a slot with 0 in it. T0 reads it and says so in y, T1 waits for that and stores 1. */
+/* x is a slot that holds 0. T0 reads it and says so in y, T1 waits for that and stores 1. */
 #define REUSE(name, store)                                                                         \
     static void name(int i)                                                                        \
     {                                                                                              \
@@ -475,7 +476,7 @@ static void nothing(int i)
     (void)i;
 }
 
-/* A location that is initialised and published relaxed is not initialised for others. */
+/* A location that is initialised and published relaxed is not initialised for other threads. */
 static void initialise_late(int i)
 {
     if (i == 0) {

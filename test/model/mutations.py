@@ -2,14 +2,14 @@
 
 STRUCTURES: the client program of each structure, the product's sources that are linked to it, and the files
 whose memory orders `mutate --weaken` tries.
-MUTATIONS: original text (exactly once in its file), what it becomes, and which mistake that is.
-`by` names another structure's client, where it is that one which relies on the line.
+MUTATIONS: the original text (exactly once in its file), its replacement, and the mistake that this makes.
+`by` names another structure's client, where that client is the one that relies on the line.
 """
 
 import glob
 import os
 
-# What a wait of a fiber is made of: linked to every client of src/sync.
+# The sources of a fiber's wait: linked to every client of src/sync.
 WAIT = ["src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
         "src/time/wheel.c", "src/base/latch.c", "src/base/lock.c"]
 
@@ -96,7 +96,7 @@ _of("lock", "src/base/lock.c",
 _of("lock", "src/base/lock.c",
     "atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0",
     "atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0",
-    "a sleeper leaves no mark")
+    "a sleeper does not mark the lock as contended")
 _of("lock", "src/base/lock.c",
     "== 0 && weft__lock_try(lock)",
     "== 0 || weft__lock_try(lock)",
@@ -104,7 +104,7 @@ _of("lock", "src/base/lock.c",
 _of("lock", "src/base/lock.c",
     "weft__futex_wait(&lock->word, 2, INT64_MAX);",
     "weft__futex_wait(&lock->word, atomic_load_explicit(&lock->word, memory_order_relaxed), INT64_MAX);",
-    "sleeps whatever the word is")
+    "sleeps whatever the value of the word")
 
 # --- ring --------------------------------------------------------------------
 
@@ -115,15 +115,15 @@ _of("ring", "src/queue/ring.h",
 _of("ring", "src/queue/ring.h",
     "atomic_store_explicit(&ring->tail, tail + count, order);",
     "atomic_store_explicit(&ring->tail, tail + count, memory_order_relaxed);",
-    "many are published without their slots")
+    "many items are published before their slots are written")
 _of("ring", "src/queue/ring.h",
     "uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head too */",
     "uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);",
-    "many overwrite slots that are still read")
+    "a push of many overwrites slots that are still read")
 _of("ring", "src/queue/ring.h",
     "return ring->mask + 1 - (tail - head);",
     "return ring->mask + 2 - (tail - head);",
-    "room for one more than there are slots")
+    "accepts one item more than there are slots")
 _of("ring", "src/queue/ring.c",
     "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_acquire);",
     "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_relaxed);",
@@ -143,7 +143,7 @@ _of("ring", "src/queue/ring.c",
 _of("ring", "src/queue/ring.h",
     "if (tail - head > ring->mask) {",
     "if (tail - head > ring->mask + 1) {",
-    "one item more than there are slots")
+    "accepts one item more than there are slots")
 _of("ring", "src/queue/ring.h",
     "if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1, memory_order_relaxed,\n"
     "                                                  memory_order_relaxed)) {",
@@ -153,11 +153,11 @@ _of("ring", "src/queue/ring.h",
 _of("ring", "src/queue/ring.c",
     "if (n > from->mask + 1) {",
     "if (n == UINT64_MAX / 2) {",
-    "a tail older than the head is believed")
+    "a tail older than the head is trusted")
 _of("ring", "src/queue/ring.c",
     "n = room + 1; /*",
     "n = room + 2; /*",
-    "a thief takes more than it has room for")
+    "a thief takes more than its ring has space for")
 _of("ring", "src/queue/ring.c",
     "n -= n / 2;",
     "n += n % 2;",
@@ -165,7 +165,7 @@ _of("ring", "src/queue/ring.c",
 _of("ring", "src/queue/ring.c",
     "weft__chain_push(chain, slot_read(ring, head + i));",
     "weft__chain_push(chain, slot_read(ring, head + n + i));",
-    "spill takes what it did not claim")
+    "spill takes items that it did not claim")
 
 # --- fresh -------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ _of("fresh", "src/queue/fresh.h",
 _of("fresh", "src/queue/fresh.h",
     "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_seq_cst); /* pairs: take_oldest */",
     "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);",
-    "push is not in the order of seq_cst", by="idle")
+    "push is not in the seq_cst order", by="idle")
 _of("fresh", "src/queue/fresh.h",
     "atomic_store_explicit(&fresh->bottom, bottom, memory_order_seq_cst);",
     "atomic_store_explicit(&fresh->bottom, bottom, memory_order_release);",
@@ -196,7 +196,7 @@ _of("fresh", "src/queue/fresh.c",
 _of("fresh", "src/queue/fresh.c",
     "&top, top + 1, memory_order_seq_cst,",
     "&top, top + 1, memory_order_relaxed,",
-    "a thief's claim is not in the order of seq_cst")
+    "a thief's claim is not in the seq_cst order")
 _of("fresh", "src/queue/fresh.c",
     "atomic_store_explicit(&fresh->buffer, buffer, memory_order_release);",
     "atomic_store_explicit(&fresh->buffer, buffer, memory_order_relaxed);",
@@ -212,19 +212,19 @@ _of("fresh", "src/queue/fresh.c",
 _of("fresh", "src/queue/fresh.h",
     "if (bottom != top) {",
     "if (bottom != top + 1) {",
-    "the last but one is raced for, the last is not")
+    "the last item but one is raced for, the last is not")
 _of("fresh", "src/queue/fresh.h",
     "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);\n    return item;",
     "return item;",
-    "bottom is not put back")
+    "bottom is not restored")
 _of("fresh", "src/queue/fresh.c",
     "buffer->older = old;",
     "weft__free(old);",
-    "growing frees what a thief may read")
+    "growing frees a buffer that a thief may read")
 _of("fresh", "src/queue/fresh.c",
     "atomic_init(&buffer->slots[i & buffer->mask],",
     "atomic_init(&buffer->slots[i & old->mask],",
-    "growing puts items into the old places")
+    "growing puts items into the old slots")
 
 # --- inbox -------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ _of("inbox", "src/queue/inbox.h",
 _of("inbox", "src/queue/inbox.h",
     "return newest == NULL;",
     "return item->next != NULL;",
-    "the producer that ends the emptiness does not wake")
+    "the producer that makes the inbox non-empty does not wake")
 _of("inbox", "src/queue/inbox.h",
     "atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);",
     "atomic_load_explicit(&inbox->newest, memory_order_acquire);\n"
@@ -248,22 +248,22 @@ _of("inbox", "src/queue/inbox.h",
 _of("inbox", "src/queue/inbox.h",
     "    do {\n        item->next = newest;",
     "    item->next = newest;\n    do {",
-    "a push that tries again keeps the old link")
+    "a retried push keeps the old link")
 _of("inbox", "src/queue/inbox.h",
     "    struct weft__link *oldest = NULL;\n    while (item) {",
     "    struct weft__link *oldest = item;\n    while (item && !oldest) {",
-    "drain does not turn the stack round")
+    "drain does not reverse the stack")
 
 # --- global ------------------------------------------------------------------
 
 _of("global", "src/queue/global.c",
     "before ? memory_order_relaxed : memory_order_seq_cst);",
     "before ? memory_order_relaxed : memory_order_release);",
-    "the end of emptiness is not in the order of seq_cst", by="idle")
+    "the push into an empty queue is not in the seq_cst order", by="idle")
 _of("global", "src/queue/global.h",
     "return atomic_load_explicit(&global->length, memory_order_seq_cst);",
     "return atomic_load_explicit(&global->length, memory_order_acquire);",
-    "the sleeper's look reads an old length", by="idle")
+    "the sleeper's check reads an old length", by="idle")
 _of("global", "src/queue/global.c",
     "    weft__lock(&global->lock);\n    uint64_t before = count_locked(global);\n    append_locked(",
     "    weft__lock_try(&global->lock);\n    uint64_t before = count_locked(global);\n    append_locked(",
@@ -271,7 +271,7 @@ _of("global", "src/queue/global.c",
 _of("global", "src/queue/global.c",
     "out[n] = weft__chain_pop(&global->chain);",
     "out[n] = global->chain.head;",
-    "what was taken stays in the chain")
+    "taken items stay in the chain")
 _of("global", "src/queue/global.c",
     "for (; n < max && global->chain.head; n++) {",
     "for (; n <= max && global->chain.head; n++) {",
@@ -279,7 +279,7 @@ _of("global", "src/queue/global.c",
 _of("global", "src/queue/global.c",
     "    global->chain.tail = chain->tail;\n",
     "",
-    "the end of an appended chain is forgotten")
+    "the tail of an appended chain is lost")
 _of("global", "src/queue/global.c",
     "atomic_store_explicit(&global->length, count_locked(global), memory_order_relaxed);\n    weft__unlock(",
     "weft__unlock(",
@@ -318,7 +318,7 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "memory_order_seq_cst, /* pairs: fire, ticket */",
     "memory_order_release,",
-    "settle: a cancel that is looked for next may be missed", by="park")
+    "settle: the following check may miss a cancel", by="park")
 _of("task", "src/sched/task.h",
     "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */\n"
     "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);\n"
@@ -329,11 +329,11 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "atomic_store_explicit(&task->state, armed, memory_order_seq_cst);",
     "atomic_store_explicit(&task->state, armed, memory_order_release);",
-    "arm: a flag that is looked at next may be missed")
+    "arm: the following check may miss a flag")
 _of("task", "src/sched/task.h",
     "uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */",
     "uint64_t word = atomic_load_explicit(&task->state, memory_order_acquire);",
-    "the setter of a flag misses that the task has armed")
+    "the thread that sets a flag misses that the task has armed")
 _of("task", "src/sched/task.h",
     "to = WEFT__TASK_FIRED;",
     "to = WEFT__TASK_READY;",
@@ -349,7 +349,7 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "weft__word_with(armed, WEFT__TASK_WAITING), memory_order_seq_cst, /* pairs: fire, ticket */",
     "weft__word_with(armed, WEFT__TASK_ARMED), memory_order_seq_cst,",
-    "settle does not say that the switch is complete")
+    "settle does not record that the switch is complete")
 
 _of("task", "src/sched/task.h",
     "atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),\n"
@@ -367,7 +367,7 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "memory_order_release, /* pairs: fire, hold */",
     "memory_order_relaxed,",
-    "a viewer still reads the frame when the task goes on")
+    "a viewer still reads the frame when the task resumes")
 _of("task", "src/sched/task.h",
     "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire on HELD */",
     "word = atomic_load_explicit(&task->state, memory_order_relaxed);",
@@ -384,7 +384,7 @@ _of("task", "src/sched/task.h",
     "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),\n"
     "                          memory_order_relaxed);\n"
     "    return false;",
-    "a task that was fired while it was held is queued by nobody")
+    "a task that was fired while it was held is never queued")
 _of("task", "src/sched/task.h",
     "while (weft__word_state(word) == WEFT__TASK_WAITING) {",
     "while (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) {",
@@ -392,20 +392,20 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "            to = WEFT__TASK_WOKEN;\n        } else {",
     "            break;\n        } else {",
-    "a wake of a task that is held is lost")
+    "a wake of a held task is lost")
 
 _of("task", "src/sched/task.h",
     "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
     "    atomic_store_explicit(&task->state, resting, memory_order_release);\n",
-    "rest: a cancel that is looked for next may be missed")
+    "arm_settled: the following check may miss a cancel")
 _of("task", "src/sched/task.h",
     "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
     "    atomic_store_explicit(&task->state, resting, memory_order_relaxed);\n",
-    "rest does not release the frame")
+    "arm_settled does not release the frame")
 _of("task", "src/sched/task.h",
     "((uint64_t)1 << WEFT__TICKET_SHIFT | (uint64_t)WEFT__WAIT_PLAIN",
     "((uint64_t)WEFT__WAIT_PLAIN",
-    "all rests have one ticket")
+    "all settled waits have one ticket")
 _of("task", "src/sched/task.h",
     "memory_order_acquire, memory_order_relaxed); /* pairs: arm_settled, settle, unhold */",
     "memory_order_relaxed, memory_order_relaxed);",
@@ -413,11 +413,11 @@ _of("task", "src/sched/task.h",
 _of("task", "src/sched/task.h",
     "memory_order_acquire, /* pairs: unhold */",
     "memory_order_relaxed,",
-    "who takes a rest back does not wait for a viewer that still reads the frame")
+    "taking a settled wait back does not wait for a viewer that still reads the frame")
 _of("task", "src/sched/task.h",
     "        if (weft__word_state(word) != WEFT__TASK_WAITING) {\n            return false;\n        }\n",
     "",
-    "a rest that was ended is taken back")
+    "a settled wait that has ended is taken back")
 
 # --- parker ------------------------------------------------------------------
 
@@ -437,11 +437,11 @@ _of("parker", "src/sched/parker.c",
 _of("parker", "src/sched/parker.c",
     "!=\n        WEFT__PARKER_PARKED) {",
     "==\n        WEFT__PARKER_PARKED) {",
-    "wakes only when nobody sleeps")
+    "wakes only when the owner does not sleep")
 _of("parker", "src/sched/parker.c",
     "while (rc == 0 &&",
     "if (rc == 0 &&",
-    "a sleep that ends for no reason ends the park")
+    "a spurious wake-up of the sleep ends the park")
 _of("parker", "src/sched/parker.c",
     "uint32_t empty = WEFT__PARKER_EMPTY;",
     "uint32_t empty = atomic_load_explicit(&parker->word, memory_order_relaxed);",
@@ -457,7 +457,7 @@ _of("parker", "src/sched/parker.c",
     "bool parked = prepare(parker);\n"
     "    atomic_store_explicit(&parker->host_fd, fd, memory_order_relaxed);\n"
     "    if (!parked) {",
-    "the descriptor comes after PARKED")
+    "the descriptor is published after PARKED")
 
 # --- idle --------------------------------------------------------------------
 
@@ -468,7 +468,7 @@ _of("idle", "src/sched/idle.h",
 _of("idle", "src/sched/idle.c",
     "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
     "1 - (searching ? SEARCHING : 0), memory_order_acq_rel);",
-    "enter is not in the order of seq_cst")
+    "enter is not in the seq_cst order")
 _of("idle", "src/sched/idle.c",
     "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
     "1, memory_order_seq_cst);",
@@ -476,7 +476,7 @@ _of("idle", "src/sched/idle.c",
 _of("idle", "src/sched/idle.c",
     "memory_order_seq_cst);\n    weft__idle_notify(idle);",
     "memory_order_seq_cst);",
-    "a searcher that found work wakes nobody")
+    "a searcher that found work wakes no worker")
 _of("idle", "src/sched/idle.c",
     "    weft__parker_wake(&sleeper->parker);\n",
     "",
@@ -496,14 +496,14 @@ _of("idle", "src/sched/idle.c",
 _of("idle", "src/sched/idle.h",
     "return word != 0 && word < 0x10000;",
     "return word == 1;",
-    "with two sleepers nobody is woken")
+    "with two sleepers no worker is woken")
 
 # --- park, waiter, ident -------------------------------------------------------
 
 _of("park", "src/sched/ident.h",
     "memory_order_seq_cst, /* pairs: weft__ident_unlock */",
     "memory_order_acq_rel,",
-    "a permit is not in the order of seq_cst")
+    "a permit is not in the seq_cst order")
 _of("park", "src/sched/ident.h",
     "return atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: weft__ident_lock */",
     "return atomic_load_explicit(&task->ident, memory_order_acquire);",
@@ -519,11 +519,11 @@ _of("park", "src/sched/ident.h",
 _of("park", "src/sched/park.c",
     "ident &= ~(uint64_t)WEFT__IDENT_PERMIT; /* this wait has used it */",
     "(void)ident;",
-    "an unpark that ended a wait leaves its permit too")
+    "an unpark that ended a wait also leaves its permit")
 _of("park", "src/sched/park.c",
     " && (kind & ~WEFT__WAIT_SHIELDED) == WEFT__WAIT_PARK) {",
     ") {",
-    "an unpark ends whatever the fiber waits for")
+    "an unpark ends any wait of the fiber")
 _of("park", "src/sched/waiter.c",
     "memory_order_seq_cst, /* pairs: should_exit, park */",
     "memory_order_relaxed,",
@@ -543,19 +543,19 @@ _of("park", "src/sched/waiter.c",
 _of("park", "src/sched/waiter.c",
     "if (fire_word(word, reason)) {",
     "if (fire_word(word, reason) || atomic_load_explicit(word, memory_order_relaxed) == ASLEEP) {",
-    "a thread that is about to sleep is taken for one that looks")
+    "a thread that is about to sleep is taken for a thread that spins")
 _of("park", "src/sched/waiter.c",
     "if (weft__futex_wait(word, ASLEEP, deadline) == -ETIMEDOUT) {",
     "if (weft__futex_wait(word, 0, deadline) == -ETIMEDOUT) {",
-    "a thread does not sleep by the word that it is woken by")
+    "a thread sleeps on a word other than the one that wakes it")
 _of("park", "src/sched/waiter.c",
     "        weft__wheel_cancel(wheel, &node->timer);\n",
     "",
-    "a timer of a wait that is over stays on the stack")
+    "the timer of a finished wait stays on the stack")
 _of("park", "src/sched/waiter.h",
     "return __builtin_expect(!(flags & WEFT__IDENT_ENDS_WAITS), 1) ||",
     "return true ||",
-    "a cancel before the end of the switch is not looked for")
+    "settle does not check for a cancel that came before the end of the switch")
 
 # --- the objects one waits on, one file each -----------------------------------------
 

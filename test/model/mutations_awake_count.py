@@ -1,4 +1,4 @@
-"""The awake. Read by mutations.py."""
+"""The awake count. Read by mutations.py."""
 
 STRUCTURES["awake_count"] = {
     "client": "client_awake_count.c",
@@ -9,39 +9,39 @@ STRUCTURES["awake_count"] = {
 _of("awake_count", "src/sched/awake_count.h",
     "WEFT__AWAKE_COUNT_WAKEUP + 1, memory_order_relaxed);",
     "1, memory_order_relaxed);",
-    "to awake is not counted")
+    "a wake-up is not counted")
 _of("awake_count", "src/sched/awake_count.h",
     "memory_order_release); /* pairs: weft__awake_count_read */",
     "memory_order_relaxed);",
-    "a worker's sleep does not release whom it woke before")
+    "a worker's sleep does not release the wake-ups that it did before")
 _of("awake_count", "src/sched/awake_count.h",
     "memory_order_acquire); /* pairs: asleep, changed */",
     "memory_order_relaxed);",
-    "the watcher does not acquire what was done before the last fell asleep")
+    "the watcher does not acquire what was done before the last worker slept")
 _of("awake_count", "src/sched/awake_count.h",
     "memory_order_acquire) == /* pairs: park */",
     "memory_order_relaxed) ==",
-    "one seen parked may have been awake since the first read")
+    "a worker seen parked may have been awake since the first read")
 _of("awake_count", "src/sched/awake_count.h",
     "    if (__builtin_expect((before & WEFT__AWAKE_COUNT_WAITING) != 0, 0)) {\n        weft__awake_count_wake_watcher(awake);\n    }\n",
     "    (void)before;\n",
-    "nobody rouses the watcher")
+    "no worker wakes the watcher")
 _of("awake_count", "src/sched/awake_count.c",
     "        weft__awake_count_ring(awake);\n",
     "",
-    "the watcher is roused in the word alone")
+    "the watcher is woken in the word alone")
 _of("awake_count", "src/sched/awake_count.c",
     "        return; /* another thread was faster */\n",
     "        atomic_fetch_or_explicit(&awake->word, WEFT__AWAKE_COUNT_WAITING, memory_order_relaxed);\n",
-    "the watcher rests though somebody awoke")
+    "the watcher waits although a worker woke up")
 _of("awake_count", "src/sched/awake_count.c",
     "    atomic_fetch_and_explicit(&awake->word, ~WEFT__AWAKE_COUNT_WAITING, memory_order_relaxed);\n}\n",
     "}\n",
-    "a rest that ends by time is still in the word")
+    "a wait that ends by its deadline stays in the word")
 _of("awake_count", "src/sched/awake_count.c",
     "    if (before & WEFT__AWAKE_COUNT_WAITING) { /* the first of several */\n",
     "    if (before) {\n",
-    "each of several rings")
+    "each of several workers rings the doorbell")
 _of("awake_count", "src/sched/awake_count.c",
     "WEFT__AWAKE_COUNT_WAKEUP, memory_order_release);",
     "WEFT__AWAKE_COUNT_WAKEUP, memory_order_relaxed);",
@@ -49,4 +49,4 @@ _of("awake_count", "src/sched/awake_count.c",
 _of("awake_count", "src/sched/awake_count.h",
     "memory_order_acquire); /* pairs: weft__awake_count_ring */",
     "memory_order_relaxed);",
-    "a bell that has rung is heard without what it is about")
+    "the watcher sees the doorbell without the data that it announces")

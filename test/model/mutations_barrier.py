@@ -13,15 +13,15 @@ _of("barrier", "src/sync/barrier.c",
 _of("barrier", "src/sync/barrier.c",
     "    if (b->arrived + 1 == b->parties) {",
     "    if (b->arrived == b->parties) {",
-    "one more is waited for than there are")
+    "the phase waits for one party too many")
 _of("barrier", "src/sync/barrier.c",
     "        b->arrived--;\n",
     "",
-    "one who gives up has arrived all the same")
+    "a party that gives up still counts as arrived")
 _of("barrier", "src/sync/barrier.c",
     "    if (!weft__barrier_finish(b, &node)) {\n",
     "    if (!weft__barrier_finish(b, &node) || reason == WEFT__REASON_CANCEL) {\n",
-    "one is told that it has left, and the others have counted it")
+    "a party returns as if it had left, but the others have counted it")
 _of("barrier", "src/sync/barrier.c",
     "    weft__waiter_defer(reason); /* this wait did not deliver it after all */\n",
     "",
@@ -29,8 +29,8 @@ _of("barrier", "src/sync/barrier.c",
 _of("barrier", "src/sync/barrier.c",
     "    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);\n    weft__source_unlock(&b->source);\n",
     "    weft__source_unlock(&b->source);\n    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);\n",
-    "the last finds a party whose wait is not armed yet")
+    "the last party finds a party whose wait is not armed yet")
 _of("barrier", "src/base/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
-    "the last does not see what the others did before they arrived")
+    "the last party does not see what the others did before they arrived")

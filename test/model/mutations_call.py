@@ -1,4 +1,4 @@
-"""Calls on descriptors: what was delivered to a wait that is taken back. Read by mutations.py."""
+"""Calls on descriptors: interrupts and edges delivered to a wait that is taken back. Read by mutations.py."""
 
 STRUCTURES["call"] = {
     "client": "client_call.c",
@@ -9,7 +9,7 @@ STRUCTURES["call"] = {
 _of("call", "src/net/call.c",
     "    int ended = finish_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
     "    int ended = finish_unlinked(err == -EBUSY ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
-    "another waits in the record: the interrupt of the second is lost")
+    "another fiber waits in the record: the interrupt of the second is lost")
 _of("call", "src/net/call.c",
     "    int ended = finish_unlinked(reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
     "    int ended = finish_unlinked(err == -EAGAIN ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
@@ -17,7 +17,7 @@ _of("call", "src/net/call.c",
 _of("call", "src/net/call.c",
     "return finish_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);",
     "(void)!weft__waiter_disarm(&wait.waiter);\n        return err == -EAGAIN ? 0 : err;",
-    "an edge has come before it was listed: the interrupt is lost")
+    "an edge has come before the fiber was listed: the interrupt is lost")
 _of("call", "src/net/call.c",
     "    if (err != -EAGAIN && err != -EBUSY) {\n        weft__waiter_defer(reason);\n",
     "    if (err != -EAGAIN && err != -EBUSY) {\n",
@@ -25,11 +25,11 @@ _of("call", "src/net/call.c",
 _of("call", "src/net/call.c",
     "    weft__waiter_defer(reason); /* it was done after all */\n",
     "",
-    "the operation was done after all: the interrupt is lost")
+    "the operation completed after all: the interrupt is lost")
 _of("call", "src/net/call.c",
     "    if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {\n        return",
     "    if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {\n        weft__waiter_defer(reason);\n        return",
-    "an interrupt that has ended the call is delivered once more")
+    "an interrupt that has ended the call is delivered again")
 _of("call", "src/net/fd_exhaustion.c",
     "return weft__waiter_end_by(weft__waiter_disarm(&waiter), &exhaustion_kind, 0);",
     "return weft__waiter_disarm(&waiter) == WEFT__REASON_CANCEL ? -125 : 0;",
@@ -37,8 +37,8 @@ _of("call", "src/net/fd_exhaustion.c",
 _of("call", "src/sched/waiter.c",
     "    if (reason == WEFT__REASON_INTERRUPT) {\n        weft_fiber_interrupt(weft_self());\n    }\n",
     "",
-    "what is handed on is lost")
+    "a wake-up that is passed on is lost")
 _of("call", "src/sched/waiter.c",
     "        weft__waiter_record_end(weft__current(weft__worker_self()),\n                              &(struct weft__wait_note){.kind = kind, .on = on}, reason);\n",
     "",
-    "nobody can tell what the interrupt has ended")
+    "it is not recorded what the interrupt has ended")

@@ -41,11 +41,11 @@ _of("cancel", "src/sched/waiter.c",
 _of("cancel", "src/sched/waiter.h",
     "task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind",
     "kind",
-    "a shield is not looked at")
+    "a shield is not checked")
 _of("cancel", "src/sched/cancel.c",
     "if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {",
     "if (reason == WEFT__REASON_INTERRUPT) {",
-    "an interrupt that ended nothing is forgotten")
+    "an interrupt that ended nothing is lost")
 _of("cancel", "src/sched/ident.h",
     "if (word & WEFT__IDENT_LOCK) {\n"
     "            weft__ident_spin(spins);\n"

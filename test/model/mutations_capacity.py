@@ -1,4 +1,4 @@
-"""Actors: the gate, and those who wait for room. Read by mutations.py after mutations_actor.py."""
+"""Actors: mailbox admission, and senders that wait for capacity. Read by mutations.py after mutations_actor.py."""
 
 STRUCTURES["capacity"] = {
     "client": "client_capacity.c",
@@ -9,23 +9,23 @@ STRUCTURES["capacity"] = {
 _of("capacity", "src/actor/step.c",
     "if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {\n        return try_sleep_shared",
     "if (false) {\n        return try_sleep_shared",
-    "an actor looks when it has settled, and senders have moved the message")
+    "an actor checks when it has settled, and senders have moved the message")
 _of("capacity", "src/actor/admission.c",
     "full && !drops ? admission | WEFT__ADMISSION_CONTENDED : admission + 1",
     "full && !drops ? admission : admission + 1",
-    "an actor does not know that somebody waits for room")
+    "an actor does not know that a sender waits for capacity")
 _of("capacity", "src/actor/admission.c",
     "while ((sender = first_to(wait_bucket, to.id)) && reserve(actor, sender, drops)) {",
     "while ((sender = first_to(wait_bucket, to.id)) && false) {",
-    "nobody is given the room there is")
+    "free capacity is given to no sender")
 _of("capacity", "src/actor/admission.c",
     "(drops || has_capacity(admission, limit & WEFT__LIMIT_MAX))",
     "(drops || limit)",
-    "there is a place for everybody who waits")
+    "every waiting sender gets capacity")
 _of("capacity", "src/actor/admission.c",
     "    if (admission & WEFT__ADMISSION_CONTENDED) {\n        reject_waiters(self.id);\n    }\n",
     "",
-    "an end leaves those who wait for room")
+    "an end leaves senders that wait for capacity")
 _of("capacity", "src/actor/mailbox.c",
     "    struct weft__envelope *oldest = NULL;\n    struct weft__link *stale = NULL;\n    weft__lock(&actor->lock);\n",
     "    struct weft__envelope *oldest = NULL;\n    struct weft__link *stale = NULL;\n",
@@ -33,32 +33,32 @@ _of("capacity", "src/actor/mailbox.c",
 _of("capacity", "src/actor/admission.c",
     "    if (!sender) {\n        subtract(actor, to, 0, WEFT__ADMISSION_CONTENDED);",
     "    {\n        subtract(actor, to, 0, WEFT__ADMISSION_CONTENDED);",
-    "nobody knows of those who wait still")
+    "the remaining waiters are forgotten")
 _of("capacity", "src/actor/admission.c",
     "    uint64_t admission = actor ? subtract(actor, to, count, bits) : 0;\n    if (admission & WEFT__ADMISSION_CONTENDED) {",
     "    uint64_t admission = actor ? subtract(actor, to, count, bits) : 0;\n    if (admission & WEFT__ADMISSION_CONTENDED && count == 0) {",
-    "the end of a pass gives the room to nobody")
+    "the end of a send credit gives the capacity to no sender")
 _of("capacity", "src/actor/admission.c",
     "    change_credits(to, WEFT__ADMISSION_CREDIT, WEFT__ADMISSION_CREDIT_UNUSED);",
     "    change_credits(to, WEFT__ADMISSION_CREDIT, 0);",
-    "a pass that nobody uses is taken for one that will be used")
+    "an unused send credit is taken for one that will be used")
 _of("capacity", "src/actor/admission.c",
     "    if (deferred.pushed) {\n        weft__actor_wake(actor, to, false);\n    }\n",
     "",
-    "an actor is not woken for a letter that was let in")
+    "an actor is not woken for an envelope that was admitted")
 _of("capacity", "src/actor/admission.c",
     "    complete_sends(deferred.sends, -ESRCH);\n",
     "",
-    "a step that waits is not told of the end")
+    "a waiting step is not notified of the end")
 _of("capacity", "src/actor/admission.c",
     "    while (is_for(admission, to)) {\n        if (try_exchange(actor, &admission, (admission - count) & ~bits)) {",
     "    for (;;) {\n        if (try_exchange(actor, &admission, (admission - count) & ~bits)) {",
-    "the end of a pass is counted at the gate of the next one")
+    "the end of a send credit is counted for the next actor of the slot")
 _of("capacity", "src/actor/admission.c",
     "    if (linked) {\n        unlink_sender(wait_bucket, sender);\n    }\n    weft__unlock(&wait_bucket->lock);",
     "    weft__unlock(&wait_bucket->lock);",
-    "one that does not wait any more stays in the queue")
+    "a sender that stopped waiting stays in the queue")
 _of("capacity", "src/actor/actor.h",
     "weft__admission_count(admission) - n <= (limit",
     "weft__admission_count(admission) - n < (limit",
-    "an actor keeps room for itself")
+    "an actor reserves capacity for itself")

@@ -25,35 +25,35 @@ _of("chan", "src/sync/chan_locked.h",
 _of("chan", "src/sync/chan.c",
     "    weft__source_fire_all(&c->senders, -EPIPE, &ready);\n",
     "",
-    "close leaves those who wait to send")
+    "close leaves waiting senders")
 _of("chan", "src/sync/chan.c",
     "    weft__source_fire_all(&c->source.waiters, -EPIPE, &ready);\n",
     "",
-    "close leaves those who wait to receive")
+    "close leaves waiting receivers")
 _of("chan", "src/sync/chan_locked.h",
     "    if (__builtin_expect(is_closed(c), 0)) {\n        return -EPIPE;\n    }\n",
     "",
-    "a send does not look whether it is closed")
+    "a send does not check whether the channel is closed")
 _of("chan", "src/sync/chan.c",
     "        if (take_from_sender(c, slot(c, tail), ready)) {\n",
     "        if (take_from_sender(c, slot(c, tail), ready) && 0) {\n",
-    "the item of a sender that waited is not counted")
+    "the item of a waiting sender is not counted")
 _of("chan", "src/sync/chan_locked.h",
     "    if (c->source.waiters.first && hand_to_receiver(c, item, ready)) {\n",
     "    if (!c->capacity && c->source.waiters.first && hand_to_receiver(c, item, ready)) {\n",
-    "an item is put into the ring while somebody waits for it")
+    "an item is put into the ring while a receiver waits")
 _of("chan", "src/sync/chan.c",
     "    if (__builtin_expect(c->source.waiters.first || !has_space(c) || is_closed(c), 0) ||",
     "    if (__builtin_expect(!has_space(c) || is_closed(c), 0) ||",
-    "a send with room does not look for those who wait")
+    "a send with space does not check for waiting receivers")
 _of("chan", "src/sync/chan.c",
     "    if (__builtin_expect(c->senders.first || !has_item(c), 0) || c->item_bytes != WORD) {\n",
     "    if (__builtin_expect(!has_item(c), 0) || c->item_bytes != WORD) {\n",
-    "a receive makes room and does not give it to those who wait")
+    "a receive frees a slot and does not give it to a waiting sender")
 _of("chan", "src/sync/chan_locked.h",
     "    c->head_seen = atomic_load_explicit(&c->head, memory_order_acquire); /* pairs: pop */\n",
     "    c->head_seen = atomic_load_explicit(&c->head, memory_order_relaxed);\n",
-    "a slot is written again while its item may still be read")
+    "a slot is reused while its item may still be read")
 _of("chan", "src/sync/chan_locked.h",
     "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_acquire); /* pairs: push */\n",
     "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_relaxed);\n",

@@ -9,7 +9,7 @@ STRUCTURES["event"] = {
 _of("event", "src/sync/event.c",
     "    if (is_set(e)) {\n        weft__source_unlock(&e->source);\n        return 0;\n    }\n",
     "",
-    "a wait does not look again under the lock")
+    "a wait does not check again under the lock")
 _of("event", "src/sync/event.c",
     "memory_order_release); /* pairs: is_set */",
     "memory_order_relaxed);",
@@ -17,19 +17,19 @@ _of("event", "src/sync/event.c",
 _of("event", "src/sync/event.c",
     "memory_order_acquire) != 0; /* pairs: weft_event_set */",
     "memory_order_relaxed) != 0;",
-    "one who finds it set does not acquire")
+    "a wait that finds the event set does not acquire")
 _of("event", "src/sync/source.c",
     "    weft__source_leave(source, list, node);\n",
     "",
-    "a wait that ended by itself leaves its node behind")
+    "a wait that ended by itself leaves its node linked")
 _of("event", "src/sync/source.c",
     "while ((node = weft__waitlist_pop(list))) {",
     "if ((node = weft__waitlist_pop(list))) {",
-    "set wakes only the first")
+    "set wakes only the first waiter")
 _of("event", "src/sched/cancel.c",
     "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT; /* delivered */\n",
     "",
-    "an interrupt that was delivered comes again")
+    "an interrupt is delivered twice")
 _of("event", "src/sched/cancel.c",
     "if (weft__task_ticket(task, &ticket, &kind) && can_end(kind, flags)) {",
     "if (weft__task_ticket(task, &ticket, &kind)) {",

@@ -9,11 +9,11 @@ STRUCTURES["fd"] = {
 _of("fd", "src/io/fd.c",
     "    return !err && atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges\n               ? -EAGAIN\n               : err;",
     "    (void)edges, (void)side;\n    return err;",
-    "a link does not look for an edge under the lock")
+    "a registration does not check for an edge under the lock")
 _of("fd", "src/io/edge.h",
     "                atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) == edges &&\n",
     "",
-    "a fiber does not look for an edge under the lock")
+    "a fiber does not check for an edge under the lock")
 _of("fd", "src/io/edge.h",
     "            weft__fd_generation(record) == generation &&\n",
     "",
@@ -25,11 +25,11 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/edge.h",
     "!weft__fd_slot_waiter(at) && weft__fd_is(record",
     "weft__fd_is(record",
-    "a fiber takes the slot of another one")
+    "a fiber takes the slot of another fiber")
 _of("fd", "src/io/fd.c",
     "    op->linked = record->listed = true;\n",
     "    op->linked = true;\n",
-    "a list is not looked at")
+    "a list is not checked")
 _of("fd", "src/io/fd.c",
     "    if (weft__fd_generation(record) != generation) {\n        return -EAGAIN;\n    }\n",
     "    (void)generation;\n",
@@ -37,7 +37,7 @@ _of("fd", "src/io/fd.c",
 _of("fd", "src/io/fd.c",
     "    int err = weft__fd_is(record, WEFT__FD_REGISTERED) ? driver->kind->watch(driver, record)\n                                                  : WEFT__CLOSED;\n",
     "    int err = driver->kind->watch(driver, record);\n",
-    "a descriptor that was forgotten is watched")
+    "a descriptor that was removed is watched")
 _of("fd", "src/io/edge.h",
     "atomic_load_explicit(edges, memory_order_relaxed) + 1,",
     "atomic_load_explicit(edges, memory_order_relaxed),",
@@ -45,19 +45,19 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/fd.c",
     "    complete_side_locked(record, side, 0, here, ready);\n",
     "    (void)record, (void)side, (void)here, (void)ready;\n",
-    "an edge tells nobody waiter is listed")
+    "an edge wakes no listed waiter")
 _of("fd", "src/io/edge.h",
     "    } else {\n        weft__fd_fire_locked(record, side, here, record, ready);\n    }\n",
     "    }\n",
-    "an edge tells no fiber")
+    "an edge wakes no fiber")
 _of("fd", "src/io/fd.h",
     "memory_order_acquire); /* pairs: weft__fd_report */",
     "memory_order_relaxed);",
-    "waiter sees an edge does not see that the peer has ended")
+    "a waiter that sees an edge does not see that the peer has closed")
 _of("fd", "src/io/edge.h",
     "                          memory_order_release);\n    if (__builtin_expect(record->listed",
     "                          memory_order_relaxed);\n    if (__builtin_expect(record->listed",
-    "an edge does not publish that the peer has ended")
+    "an edge does not publish that the peer has closed")
 _of("fd", "src/io/edge.h",
     "    if (__builtin_expect(weft__fd_generation(record) == generation, 1)) {\n",
     "    if (__builtin_expect(weft__fd_generation(record) >= generation, 1)) {\n",
@@ -69,7 +69,7 @@ _of("fd", "src/io/fd.c",
 _of("fd", "src/io/fd.c",
     "    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);\n",
     "",
-    "a close tells nobody")
+    "a close wakes no waiter")
 _of("fd", "src/io/edge.h",
     "        weft__fd_slot_set_waiter(&record->slot[side], NULL);\n        weft__driver_count(here, -1);\n        weft__io_fire",
     "        weft__driver_count(here, -1);\n        weft__io_fire",
@@ -77,11 +77,11 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/fd.c",
     "    if (weft__fd_slot_waiter(at) == waiter && at->ticket == ticket) {\n",
     "    if (ticket && waiter) {\n",
-    "a fiber that was fired takes its slot back all the same")
+    "a fiber that was fired still takes its slot back")
 _of("fd", "src/io/driver.c",
     "    uint8_t free = WEFT__OP_CANCEL_NONE;\n    weft__lock(&driver->lock);\n",
     "    weft__lock(&driver->lock);\n    uint8_t free = atomic_load_explicit(&op->cancel_state, memory_order_relaxed);\n",
-    "the end of what is over is asked for")
+    "a cancel is requested for a completed operation")
 _of("fd", "src/io/driver.c",
     "        remove_request_locked(driver, op);\n        weft__unlock(&driver->lock);\n    }\n}",
     "        weft__unlock(&driver->lock);\n    }\n}",
@@ -89,7 +89,7 @@ _of("fd", "src/io/driver.c",
 _of("fd", "src/io/fd.c",
     "                                                  : WEFT__CLOSED;\n",
     "                                                  : -EAGAIN;\n",
-    "waiter begins after a close looks again for ever")
+    "a waiter that begins after a close retries for ever")
 _of("fd", "src/io/fd.c",
     "    return record->listed || op_in_slot_locked(record, WEFT__SIDE_IN) ||\n           op_in_slot_locked(record, WEFT__SIDE_OUT);",
     "    return record->listed;",
@@ -97,7 +97,7 @@ _of("fd", "src/io/fd.c",
 _of("fd", "src/io/fd.c",
     "    return !op && first ? first : !op || op == first ? record->list[side].first : op->next;",
     "    (void)first;\n    return !op ? record->list[side].first : op->next;",
-    "nobody asks for the end of the operation in its slot")
+    "the operation in the slot is never cancelled")
 _of("fd", "src/io/fd.h",
     "weft__fd_slot_waiter(&record->slot[side]) && record->slot[side].ticket != WEFT__FD_IN_FLIGHT;",
     "weft__fd_slot_waiter(&record->slot[side]);",
@@ -109,7 +109,7 @@ _of("fd", "src/io/edge.h",
 _of("fd", "src/io/fd.c",
     "    if (generation != weft__fd_generation(record)) {\n        return -EAGAIN;\n    }\n",
     "    (void)generation;\n",
-    "what was looked at before the close is known after it")
+    "a state checked before the close is trusted after it")
 _of("fd", "src/io/fd.c",
     "    int err = weft__fd_close_number(record->number);\n"
     "    weft__latch_lock(&record->lock);\n"
@@ -128,15 +128,15 @@ _of("fd", "src/io/fd.c",
     "    int err = weft__fd_close_number(record->number);\n"
     "    weft__latch_lock(&record->lock);\n",
     "    int err = weft__fd_close_number(record->number);\n",
-    "a close that takes long keeps the lock")
+    "a slow close keeps the lock")
 _of("fd", "src/io/fd.c",
     "    if (weft__fd_generation(record) == generation) {\n        atomic_store_explicit(&record->flags, 0,",
     "    if (record) {\n        atomic_store_explicit(&record->flags, 0,",
-    "the end of a close forgets waiter has the number by then")
+    "the end of a close removes the new owner of the number")
 _of("fd", "src/io/fd.c",
     "    atomic_store_explicit(&record->flags, WEFT__FD_IN_CLOSE, memory_order_relaxed);\n",
     "",
-    "nobody sees that it is being closed")
+    "the closing state is not visible")
 _of("fd", "src/io/fd.c",
     "    lock_after_close(record);\n    bool closing",
     "    weft__latch_lock(&record->lock);\n    bool closing",
@@ -144,4 +144,4 @@ _of("fd", "src/io/fd.c",
 _of("fd", "src/io/fd.c",
     "        lock_after_close(record);\n        if (weft__fd_is(record, WEFT__FD_CLOSE_PENDING)) {\n",
     "        weft__latch_lock(&record->lock);\n        if (weft__fd_is(record, WEFT__FD_CLOSE_PENDING)) {\n",
-    "what is being closed comes to be known")
+    "a closing descriptor is registered")

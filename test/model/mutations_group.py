@@ -1,4 +1,4 @@
-"""The intake of a group and the rounds that serve it. Read by mutations.py."""
+"""The intake of a group and the group scheduler that serves it. Read by mutations.py."""
 
 STRUCTURES["group"] = {
     "client": "client_group.c",
@@ -9,26 +9,26 @@ STRUCTURES["group"] = {
 _of("group", "src/sched/intake.h",
     "        if (word & WEFT__INTAKE_CLOSED) {\n            return false;\n        }\n",
     "",
-    "what comes after the end is accepted")
+    "a task is accepted after the end")
 _of("group", "src/sched/intake.h",
     "&intake->word, &word, word + WEFT__INTAKE_ONE,",
     "&intake->word, &word, word,",
-    "what is on its way is not counted")
+    "a task in flight is not counted")
 _of("group", "src/sched/intake.h",
     "    return atomic_compare_exchange_strong_explicit(&intake->word, &nothing, WEFT__INTAKE_CLOSED,\n"
     "                                                   memory_order_relaxed, memory_order_relaxed);\n",
     "    (void)nothing;\n"
     "    atomic_store_explicit(&intake->word, WEFT__INTAKE_CLOSED, memory_order_relaxed);\n"
     "    return true;\n",
-    "the intake is shut while something is on its way")
+    "the intake is closed while a task is in flight")
 _of("group", "src/sched/intake.h",
     "    atomic_fetch_sub_explicit(&intake->word, WEFT__INTAKE_ONE, memory_order_relaxed);\n",
     "    atomic_store_explicit(&intake->word, 0, memory_order_relaxed);\n",
-    "an arrival takes others for arrived, too")
+    "an arrival counts other tasks as arrived, too")
 _of("group", "src/sched/group_scheduler.c",
     "            weft__group_sched_add_ready(r, queues); /* to be settled after its turn, even an empty one */\n",
     "",
-    "a group is not settled after what was posted")
+    "a group is not settled after a posted function")
 _of("group", "src/sched/group_scheduler.c",
     "            weft__group_sched_start(r, task);\n            weft__intake_arrive(&queues->intake);\n",
     "            weft__group_sched_start(r, task);\n",
@@ -36,12 +36,12 @@ _of("group", "src/sched/group_scheduler.c",
 _of("group", "src/sched/group_scheduler.c",
     "            weft__group_sched_add_ready(r, queues); /* to be settled after its turn, even an empty one */\n",
     "            weft__group_sched_add_ready(r, command->queues);\n",
-    "what was posted is looked at after it was called")
+    "a posted function is read after it was called")
 _of("group", "src/sched/group_scheduler.c",
     "    if (weft__inbox_push_remote(&r->commands, &command->link)) {\n"
     "        weft__parker_wake(&r->worker->sleeper.parker);\n    }\n",
     "    weft__inbox_push_remote(&r->commands, &command->link);\n",
-    "a dispatcher that sleeps is not woken")
+    "a sleeping dispatcher is not woken")
 _of("group", "src/sched/group_scheduler.c",
     "        queues->live++;\n",
     "        queues->live += 2;\n",
@@ -49,4 +49,4 @@ _of("group", "src/sched/group_scheduler.c",
 _of("group", "src/queue/inbox.h",
     "        &inbox->newest, NULL, memory_order_acquire); /* pairs: push_remote */\n",
     "        &inbox->newest, NULL, memory_order_relaxed);\n",
-    "what was sent is served before what its sender wrote is seen", by="group")
+    "a task runs before its sender's writes are visible", by="group")

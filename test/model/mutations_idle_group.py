@@ -13,23 +13,23 @@ _of("idle_group", "src/time/idle_list.c",
 _of("idle_group", "src/time/idle_list.c",
     "        if (seen > s->oldest) {",
     "        if (seen > s->oldest + 1) {",
-    "one that was touched a step later is silent")
+    "a member touched one step later counts as idle")
 _of("idle_group", "src/time/idle_list.c",
     "now - s->period_ns >= s->ends[list_of(s, s->oldest)]",
     "now - s->period_ns / 2 >= s->ends[list_of(s, s->oldest)]",
-    "a member is looked at before its time")
+    "a member is checked before its time")
 _of("idle_group", "src/time/idle_list.c",
     "            s->members--;\n            s->expired++;\n",
     "            s->members--;\n",
-    "the silent are not counted")
+    "expired members are not counted")
 _of("idle_group", "src/sync/idle_group.c",
     "        if (weft__node_fire(node, NULL, 0, ready)) {\n            break;\n        }\n",
     "        weft__node_fire(node, NULL, 0, ready);\n        break;\n",
-    "a batch is told to one who had given up")
+    "a batch is given to a waiter that had given up")
 _of("idle_group", "src/sync/idle_group.c",
     "    } else {\n        wake_one(g, &ready);\n    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
     "    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
-    "one who leaves without the batch tells nobody")
+    "a waiter that leaves without the batch notifies no other")
 _of("idle_group", "src/sync/idle_group.c",
     "        weft_idle_member *first = weft__idle_group_take(g, &n);\n",
     "        weft_idle_member *first = (weft_idle_member *)(void *)weft__idle_list_take_expired(&g->list, &n);\n",
@@ -41,4 +41,4 @@ _of("idle_group", "src/sync/idle_group.c",
 _of("idle_group", "src/base/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
-    "a batch comes out without what the tick wrote")
+    "a batch is returned without what the tick wrote")

@@ -9,15 +9,15 @@ STRUCTURES["job"] = {
 _of("job", "src/sync/job.c",
     "memory_order_acq_rel) == 1;",
     "memory_order_relaxed) == 1;",
-    "the last user does not wait for what the other did")
+    "the last user does not wait for the other's accesses")
 _of("job", "src/sync/job.c",
     "    bool last = weft__job_unref(job);\n    if (node) {\n        weft__node_notify(node, 0, &ready);",
     "    bool last = false;\n    if (node) {\n        weft__node_notify(node, 0, &ready);\n        last = weft__job_unref(job);",
-    "the thread gives its reference back after the caller was told, and never if it had left")
+    "the thread drops its reference after the caller was notified, and never if the caller had left")
 _of("job", "src/sync/job.c",
     "    weft__source_unlock(&jobs->source);\n    weft__place_chain(&ready);\n    if (last) {",
     "    weft__source_unlock(&jobs->source);\n    weft__place_chain(&ready);\n    if (job->release) {",
-    "the thread looks at the job after its caller was told")
+    "the thread reads the job after its caller was notified")
 _of("job", "src/sync/job.c",
     "        job->state = WEFT__JOB_RUNNING;\n",
     "",
@@ -29,7 +29,7 @@ _of("job", "src/sync/job.c",
 _of("job", "src/sync/job.c",
     "    job->node = NULL;\n    weft__source_unlock(&jobs->source);\n    return left;",
     "    weft__source_unlock(&jobs->source);\n    return left;",
-    "a caller that leaves a running job leaves its node there")
+    "a caller that leaves a running job leaves its node linked")
 _of("job", "src/sync/job.c",
     "left = job->ran ? WEFT__JOB_RAN : WEFT__JOB_NEVER_RAN;",
     "left = WEFT__JOB_NEVER_RAN;",
@@ -37,7 +37,7 @@ _of("job", "src/sync/job.c",
 _of("job", "src/sync/job.c",
     "    if (node) {\n        weft__node_notify(node, 0, &ready);",
     "    if (!node) {\n        weft__node_notify(node, 0, &ready);",
-    "the caller is not told")
+    "the caller is not notified")
 _of("job", "src/sync/job.c",
     "atomic_fetch_add_explicit(&job->refs, 1, memory_order_relaxed);",
     "(void)0;",
@@ -45,8 +45,8 @@ _of("job", "src/sync/job.c",
 _of("job", "src/sync/job.c",
     "    job->node = ran ? NULL : &node;\n",
     "    job->node = NULL;\n",
-    "a caller that cannot leave is not told of the end")
+    "a caller that cannot leave is not notified of the end")
 _of("job", "src/sync/job.c",
     "    weft__job_unref(job);\n    weft__wake_source_unref();\n",
     "    weft__job_unref(job);\n",
-    "a job that never ran is outside for ever")
+    "a job that never ran stays a wake source for ever")

@@ -9,23 +9,23 @@ STRUCTURES["mutex"] = {
 _of("mutex", "src/sync/mutex.c",
     "while ((word & WAITERS) && (!(word & WOKEN) || ++m->skipped >= MAX_SKIPS)) {",
     "if ((word & WAITERS) && (!(word & WOKEN) || ++m->skipped >= MAX_SKIPS)) {",
-    "an unlock that has told nobody does not look who came meanwhile")
+    "an unlock that woke no waiter does not check who came meanwhile")
 _of("mutex", "src/sync/mutex.c",
     "        if (!holder_in(word)) {\n            return false;\n        }\n",
     "",
-    "one queues up for a lock that is free")
+    "a locker queues for a free lock")
 _of("mutex", "src/sync/mutex.c",
     "return attempt->awake ? word & ~(uint64_t)WOKEN : word;",
     "return word;",
-    "one who was woken leaves WOKEN behind")
+    "a woken waiter leaves WOKEN set")
 _of("mutex", "src/sync/mutex.c",
     "        set_locked(m, self, 0, old ? 0 : WOKEN);\n",
     "",
-    "one who had gone stays the holder, or woken")
+    "a waiter that had gone stays the holder, or woken")
 _of("mutex", "src/sync/mutex.c",
     "    weft__mutex_finish(m, &node);\n    return weft__reason_errno(reason);",
     "    return weft__reason_errno(reason);",
-    "a wait that ended leaves its node behind")
+    "a wait that ended leaves its node linked")
 _of("mutex", "src/sync/mutex.c",
     "memory_order_release, /* pairs: weft_mutex_lock, lock_slow */",
     "memory_order_relaxed,",
@@ -45,4 +45,4 @@ _of("mutex", "src/sync/mutex.c",
 _of("mutex", "src/sync/mutex.c",
     "set_locked(m, old ? (uint64_t)(uintptr_t)node->item : self, old ? 0 : WOKEN, 0);",
     "set_locked(m, self, old ? 0 : WOKEN, 0);",
-    "one who is handed the lock is not its holder")
+    "the waiter that is handed the lock is not recorded as its holder")

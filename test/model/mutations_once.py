@@ -9,28 +9,28 @@ STRUCTURES["once"] = {
 _of("once", "src/sync/once.c",
     "        atomic_store_explicit(&o->word, self, memory_order_relaxed);\n",
     "",
-    "whoever comes while the function runs calls it too")
+    "a caller that comes while the function runs calls it too")
 _of("once", "src/sync/once.c",
     "atomic_store_explicit(&o->word, DONE, memory_order_release); /* pairs: is_done */",
     "atomic_store_explicit(&o->word, DONE, memory_order_relaxed);",
-    "what the function did is not released")
+    "the function's effects are not released")
 _of("once", "src/sync/once.c",
     "    return atomic_load_explicit(&o->word, memory_order_acquire) ==",
     "    return atomic_load_explicit(&o->word, memory_order_relaxed) ==",
-    "one who finds it done does not acquire")
+    "a caller that finds it done does not acquire")
 _of("once", "src/sync/once.c",
     "    weft__source_fire_all(&o->source.waiters, 0, &ready);\n",
     "",
-    "those who wait are not told")
+    "the waiters are not notified")
 _of("once", "src/sync/once.c",
     "    if (word == DONE) {\n        return WEFT__ONCE_DONE;\n    }\n",
     "    if (word == DONE) {\n        return WEFT__ONCE_WAIT;\n    }\n",
-    "one who has seen it run waits though it is done")
+    "a caller that has seen it run waits although it is done")
 _of("once", "src/sync/once.c",
     "    fn(arg);\n    if (fiber) {\n        weft_fiber_cleanup_pop(&guard, false);\n    }\n    weft__once_done(o);\n",
     "    weft__once_done(o);\n    fn(arg);\n    if (fiber) {\n        weft_fiber_cleanup_pop(&guard, false);\n    }\n",
-    "it is done before the function has run")
+    "it is marked done before the function has run")
 _of("once", "src/sync/source.c",
     "    weft__source_leave(source, list, node);\n",
     "",
-    "one that gave up is still in the list")
+    "a waiter that gave up is still in the list")

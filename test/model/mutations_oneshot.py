@@ -1,4 +1,4 @@
-"""The one-shot waiter. Read by mutations.py."""
+"""The oneshot. Read by mutations.py."""
 
 STRUCTURES["oneshot"] = {
     "client": "client_oneshot.c",
@@ -10,7 +10,7 @@ _of("oneshot", "src/sync/oneshot.c",
     "        weft__source_lock(&o->source); /* the notifier has released the lock */\n"
     "        weft__source_unlock(&o->source);\n",
     "",
-    "the wait returns while the one who notified still holds the lock")
+    "the wait returns while the notifier still holds the lock")
 _of("oneshot", "src/sync/oneshot.c",
     "return node && weft__node_fire(node, value, status, ready);",
     "return node && (weft__node_fire(node, value, status, ready), true);",
@@ -18,7 +18,7 @@ _of("oneshot", "src/sync/oneshot.c",
 _of("oneshot", "src/sync/oneshot.c",
     "    hand_over_locked(o, NULL, -EPIPE, &ready);\n",
     "",
-    "close leaves the one who waits waiting")
+    "close does not wake the waiter")
 _of("oneshot", "src/sync/oneshot.c",
     "    if (o->state == WEFT__ONESHOT_FULL) {\n        o->state = WEFT__ONESHOT_TAKEN;\n    }\n",
     "",
@@ -34,4 +34,4 @@ _of("oneshot", "src/sync/oneshot.c",
 _of("oneshot", "src/sync/oneshot.c",
     "        weft__source_unlock(&o->source);\n        return -EALREADY;",
     "        weft__source_unlock(&o->source);\n        return 0;",
-    "a close that came too late says that it was in time")
+    "a close that came too late reports that it was in time")

@@ -1,4 +1,4 @@
-"""The end of an operation against the waits of its fiber. Read by mutations.py."""
+"""The completion of an operation against the waits of its fiber. Read by mutations.py."""
 
 STRUCTURES["op_state"] = {
     "client": "client_op_state.c",
@@ -9,36 +9,36 @@ STRUCTURES["op_state"] = {
 _of("op_state", "src/net/op_state.h",
     "WEFT__OP_STATE_FINISHED, memory_order_acq_rel);",
     "WEFT__OP_STATE_FINISHED, memory_order_acquire);",
-    "the end does not publish the result")
+    "the completion does not publish the result")
 _of("op_state", "src/net/op_state.h",
     "WEFT__OP_STATE_FINISHED, memory_order_acq_rel);",
     "WEFT__OP_STATE_FINISHED, memory_order_release);",
-    "who fires a ticket does not see that it is armed")
+    "the thread that fires a ticket does not see that it is armed")
 _of("op_state", "src/net/op_state.h",
     "memory_order_acq_rel,  /* pairs: finish */",
     "memory_order_acquire,",
-    "who waits once more does not publish that it is armed")
+    "the second wait does not publish that it is armed")
 _of("op_state", "src/net/op_state.h",
     "memory_order_acquire); /* pairs: finish */",
     "memory_order_relaxed);",
-    "who finds it over does not see the result")
+    "a fiber that finds the operation complete does not see the result")
 _of("op_state", "src/net/op_state.h",
     "    ticket = atomic_exchange_explicit(&state->word, WEFT__OP_STATE_FINISHED, memory_order_acq_rel);",
     "    atomic_store_explicit(&state->word, WEFT__OP_STATE_FINISHED, memory_order_release);",
-    "the end takes an old ticket")
+    "the completion takes an old ticket")
 _of("op_state", "src/net/op_state.h",
     "    if (__builtin_expect(ticket != WEFT__OP_STATE_NO_WAITER && weft__io_fire(fiber, ticket, NULL, ready),\n                         1)) {\n        return;\n    }\n",
     "    if (ticket != WEFT__OP_STATE_NO_WAITER && weft__io_fire(fiber, ticket, NULL, ready)) {\n        ticket = WEFT__OP_STATE_NO_WAITER;\n    }\n",
-    "who was told is told again, and may be gone")
+    "a fiber that was notified is notified again, and may be gone")
 _of("op_state", "src/net/op_state.h",
     "    if (__builtin_expect(ticket != WEFT__OP_STATE_NO_WAITER && weft__io_fire(fiber, ticket, NULL, ready),\n                         1)) {\n        return;\n    }\n",
     "    if (ticket != WEFT__OP_STATE_NO_WAITER) {\n        weft__io_fire(fiber, ticket, NULL, ready);\n        return;\n    }\n",
-    "who has left is not told")
+    "a fiber that has left is not notified")
 _of("op_state", "src/net/op_state.h",
     "    atomic_compare_exchange_strong_explicit(&state->word, &ticket, WEFT__OP_STATE_NO_WAITER,\n                                            memory_order_relaxed, memory_order_relaxed);",
     "    (void)ticket;\n    atomic_store_explicit(&state->word, WEFT__OP_STATE_NO_WAITER, memory_order_relaxed);",
-    "who leaves forgets that it is over")
+    "a fiber that leaves forgets that the operation is complete")
 _of("op_state", "src/net/op_state.h",
     "    atomic_compare_exchange_strong_explicit(&state->word, &ticket, WEFT__OP_STATE_NO_WAITER,\n                                            memory_order_relaxed, memory_order_relaxed);",
     "    (void)state, (void)ticket;",
-    "who leaves stays, and takes its own ticket for the end")
+    "a fiber that leaves stays, and takes its own ticket for the completion")

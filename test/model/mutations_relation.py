@@ -13,19 +13,19 @@ _of("relation", "src/actor/relation.c",
 _of("relation", "src/actor/relation.c",
     "    if (above) {\n        weft__lock(&other->lock);\n        return true;\n    }\n    if (weft__lock_try(&other->lock)) {",
     "    {\n        weft__lock(&other->lock);\n        return true;\n    }\n    if (weft__lock_try(&other->lock)) {",
-    "an end locks the other second, whichever it is")
+    "an end locks the other actor second, whichever it is")
 _of("relation", "src/actor/relation.c",
     "if (actor->relations == relation && weft__relation_is_pair(relation) && record_of(weft__relation_other_pid(relation)) == other) {",
     "if (other) {",
-    "an end believes in a tie after it let its lock go")
+    "an end trusts a relation after it released its lock")
 _of("relation", "src/actor/relation.c",
     "        weft__actor_push(other, pid, envelope);\n    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (envelope) {",
     "    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (envelope) {\n        weft__actor_push(other, pid, envelope);",
-    "an end tells after the other could look for it")
+    "an end notifies after the other actor could look for it")
 _of("relation", "src/actor/relation.c",
     "    weft__actor_pair_lock(me, other);\n    struct weft__relation *relation = find_link(me, other);\n",
     "    struct weft__relation *relation = find_link(me, other);\n    weft__actor_pair_lock(me, other);\n",
-    "a kill looks for the link before it has the locks")
+    "a kill searches the link before it has the locks")
 _of("relation", "src/actor/relation.c",
     "        envelope->kind = WEFT__ENVELOPE_KILL;\n        weft__pair_relation_remove(pair);\n",
     "        envelope->kind = WEFT__ENVELOPE_KILL;\n",
@@ -33,32 +33,32 @@ _of("relation", "src/actor/relation.c",
 _of("relation", "src/actor/link_monitor.c",
     "    weft__actor_pair_lock(me, other);\n    bool there = weft__actor_of(other) != NULL;\n    bool added",
     "    bool there = weft__actor_of(other) != NULL;\n    weft__actor_pair_lock(me, other);\n    bool added",
-    "a link looks for the other before it has its lock")
+    "a link searches the other actor before it has its lock")
 _of("relation", "src/actor/link_monitor.c",
     "        withdraw_events(self, is_exit_of, other.id);\n",
     "",
-    "an unlink leaves what is on its way")
+    "an unlink leaves the exit signal that is in flight")
 _of("relation", "src/actor/link_monitor.c",
     "    if (!there) {\n        notify_already_ended(self, pair);\n    }\n",
     "    if (!there) {\n        weft__pair_relation_free(pair);\n    }\n",
-    "of one that ended just now nothing is told")
+    "the exit of an actor that ended just now is not delivered")
 _of("relation", "src/actor/actor_exit.c",
     "    close_admission(actor);\n    weft__actor_state_free(actor, actor->kind); /* no thread reads it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* a notified actor may spawn */\n    do {\n        weft__relations_remove_all(actor, end);\n    } while (!weft__actor_leave(actor, end));",
     "    weft__relations_remove_all(actor, end);\n    close_admission(actor);\n    weft__actor_leave(actor, end);",
-    "an end can be linked after its relations are gone")
+    "an ending actor can be linked after its relations are gone")
 _of("relation", "src/actor/actor_exit.c",
     "    if (actor->relations) {\n        weft__unlock(&actor->lock);\n        return false;\n    }\n",
     "",
-    "who joins one that ends is not told")
+    "a thread that joins an ending actor is not notified")
 _of("relation", "src/actor/actor_exit.c",
     "return actor->live_state == WEFT__ENDING && actor->self == pid.id;",
     "return false && actor->self == pid.id;",
-    "one whose gate is shut counts as ended")
+    "an actor whose admission is closed counts as ended")
 _of("relation", "src/base/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
-    "a tie is seen without what was written of it")
+    "a relation is seen before its fields were written")
 _of("relation", "src/actor/actor_exit.c",
     "    if (end) {\n        record_exit(actor, end);\n    }\n    actor->live_state = false;\n    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);\n    weft__unlock(&actor->lock);",
     "    actor->live_state = false;\n    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);\n    weft__unlock(&actor->lock);\n    if (end) {\n        record_exit(actor, end);\n    }",
-    "an actor is gone before its end is kept")
+    "an actor is gone before its exit is recorded")

@@ -1,4 +1,4 @@
-"""Calls of actors: the answer, the end of the callee, the deadline. Read by mutations.py."""
+"""Calls of actors: the reply, the end of the called actor, the deadline. Read by mutations.py."""
 
 STRUCTURES["reply"] = {
     "client": "client_reply.c",

@@ -9,23 +9,23 @@ STRUCTURES["request"] = {
 _of("request", "src/obs/sample_request.h",
     "    if (weft__request_step(request) == WEFT__REQUEST_COPYING) {\n        return false;\n    }\n",
     "",
-    "asks while another still copies")
+    "requests while another thread still copies")
 _of("request", "src/obs/sample_request.h",
     "memory_order_release); /* pairs: weft__request_step */",
     "memory_order_relaxed);",
-    "the answer does not release what was written")
+    "the reply does not release what was written")
 _of("request", "src/obs/sample_request.h",
     "        memory_order_acquire, /* pairs: post */\n",
     "        memory_order_relaxed,\n",
-    "the thread does not acquire what is asked for")
+    "the thread does not acquire the request")
 _of("request", "src/obs/sample_request.h",
     "weft__request_word(tid, WEFT__REQUEST_POSTED),\n                          memory_order_release);",
     "weft__request_word(tid, WEFT__REQUEST_POSTED),\n                          memory_order_relaxed);",
-    "asking does not release")
+    "the request does not release")
 _of("request", "src/obs/sample_request.h",
     "atomic_fetch_add_explicit(&request->doorbell, 1, memory_order_release);",
     "atomic_fetch_add_explicit(&request->doorbell, 1, memory_order_relaxed);",
-    "the doorbell may be seen before the answer")
+    "the doorbell may be seen before the reply")
 _of("request", "src/obs/sample_request.h",
     "    weft__futex_wake(&request->doorbell, 1);\n",
     "",

@@ -1,4 +1,4 @@
-"""The lock for readers and writers. Read by mutations.py."""
+"""The rwlock. Read by mutations.py."""
 
 STRUCTURES["rwlock"] = {
     "client": "client_rwlock.c",
@@ -9,15 +9,15 @@ STRUCTURES["rwlock"] = {
 _of("rwlock", "src/sync/rwlock.c",
     "    announce_locked(l, writer);\n    if (take_locked(l, writer)) {",
     "    if (take_locked(l, writer)) {",
-    "one queues up without a word")
+    "a waiter queues without setting the word")
 _of("rwlock", "src/sync/rwlock.c",
     "(word & QUEUED) && !has_readers(word - READER) && !(word & WRITER)",
     "(word & QUEUED) && !has_readers(word) && !(word & WRITER)",
-    "the last reader does not look after the queue")
+    "the last reader does not wake the queue")
 _of("rwlock", "src/sync/rwlock.c",
     "    if (in_slot || has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
     "",
-    "a writer goes in where readers are")
+    "a writer enters while readers hold the lock")
 _of("rwlock", "src/sync/rwlock.c",
     "        set_writer(l, 0);\n        add(l, -WRITER, memory_order_relaxed);\n    }\n    return false;",
     "    }\n    return false;",
@@ -25,7 +25,7 @@ _of("rwlock", "src/sync/rwlock.c",
 _of("rwlock", "src/sync/rwlock.c",
     "        serve(l, writer != 0); /* waiters that only it blocked */\n",
     "",
-    "when a writer gives up, the readers behind it are forgotten")
+    "when a writer gives up, the readers after it are forgotten")
 _of("rwlock", "src/sync/rwlock.c",
     "if (add(l, -WRITER, memory_order_release) & QUEUED) {",
     "if (add(l, -WRITER, memory_order_relaxed) & QUEUED) {",
@@ -41,21 +41,21 @@ _of("rwlock", "src/sync/rwlock.c",
 _of("rwlock", "src/sync/rwlock.c",
     "    do {\n        leave_read(l);\n",
     "    do {\n        add(l, -READER, memory_order_relaxed);\n",
-    "a ghost that was the last does not look after the queue")
+    "a reader that takes its count back as the last one does not wake the queue")
 _of("rwlock", "src/sync/rwlock.c",
     "        if (!admitted && !is_slot_reading(l) && !has_readers(load_acquire(l))) {",
     "        if (!admitted && !is_slot_reading(l)) {",
-    "a writer is let in where readers are")
+    "a writer is admitted while readers hold the lock")
 _of("rwlock", "src/sync/rwlock.c",
     "        if (!old && node->status == TRY) {",
     "        if (!old) {",
-    "a body that cannot try is told to")
+    "a stackless task that cannot retry is told to retry")
 _of("rwlock", "src/sync/rwlock.c",
     "        weft__waitlist_remove(writer ? &l->source.waiters : &l->readers, node);\n",
     "",
-    "one that gives up stays in the queue")
+    "a waiter that gives up stays in the queue")
 
-# Readers that are shown.
+# Readers with a reader slot.
 _of("rwlock", "src/sync/rwlock.c",
     "    weft__membarrier(); /* pairs: read, hide */\n",
     "",
@@ -63,39 +63,39 @@ _of("rwlock", "src/sync/rwlock.c",
 _of("rwlock", "src/sync/rwlock.c",
     "    if (in_slot || has_readers(word) || l->readers.first) {",
     "    if (has_readers(word) || l->readers.first) {",
-    "a writer goes in where a reader is shown")
+    "a writer enters while a reader slot holds the lock")
 _of("rwlock", "src/sync/rwlock.c",
     "        if (!admitted && !is_slot_reading(l) && !has_readers(load_acquire(l))) {",
     "        if (!admitted && !has_readers(load_acquire(l))) {",
-    "a writer is let in where a reader is shown")
+    "a writer is admitted while a reader slot holds the lock")
 _of("rwlock", "src/sync/rwlock.c",
     "    if (!weft__reader_slot_has(reader_slot, &l->word)) {\n        add(l, -(int64_t)slot, memory_order_relaxed);\n    }\n",
     "    add(l, -(int64_t)slot, memory_order_relaxed);\n",
-    "a slot is forgotten while it shows the lock")
+    "a slot is removed while it holds the lock")
 _of("rwlock", "src/sync/rwlock.c",
     "        serve_cold(l);\n",
     "",
-    "who hides does not look after the queue")
+    "clearing a reader slot does not wake the queue")
 _of("rwlock", "src/sync/rwlock.c",
     "memory_order_acquire) != word, 0)) {\n        return read_retry(l, self, deadline);",
     "memory_order_acquire) == 0, 0)) {\n        return read_retry(l, self, deadline);",
-    "who shows does not look again")
+    "setting a reader slot does not check the word again")
 _of("rwlock", "src/sync/rwlock.c",
     "atomic_load_explicit(&l->word, memory_order_acquire) != word",
     "atomic_load_explicit(&l->word, memory_order_relaxed) != word",
-    "who shows does not acquire")
+    "setting a reader slot does not acquire")
 _of("rwlock", "src/sched/reader_slot.h",
     "atomic_store_explicit(&reader_slot->word, word, memory_order_release);",
     "atomic_store_explicit(&reader_slot->word, word, memory_order_relaxed);",
-    "who hides does not release")
+    "clearing a reader slot does not release")
 _of("rwlock", "src/sched/reader_slot.h",
     "return atomic_load_explicit(&reader_slot->word, memory_order_acquire) == word;",
     "return atomic_load_explicit(&reader_slot->word, memory_order_relaxed) == word;",
-    "who looks at a slot does not acquire")
+    "reading a reader slot does not acquire")
 _of("rwlock", "src/sched/reader_slot.h",
     "        atomic_fetch_add_explicit(word, WEFT__READER_SLOT_UNIT, memory_order_release);\n        weft__reader_slot_set(reader_slot, NULL);",
     "        weft__reader_slot_set(reader_slot, NULL);\n        atomic_fetch_add_explicit(word, WEFT__READER_SLOT_UNIT, memory_order_release);",
-    "a reader is hidden before it is counted")
+    "a reader's slot is cleared before the reader is counted")
 _of("rwlock", "src/sync/rwlock.c",
     "(word && (word != self->tag || weft__reader_slot_word(self) == &l->word))",
     "(word && word != self->tag)",
@@ -107,8 +107,8 @@ _of("rwlock", "src/sync/rwlock.c",
 _of("rwlock", "src/sync/rwlock.c",
     "atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->reader_slot->tag, memory_order_relaxed, memory_order_relaxed);",
     "atomic_store_explicit(&l->word, word | w->reader_slot->tag, memory_order_relaxed);",
-    "who shows up takes back what others did to the word")
+    "setting a reader slot undoes other threads' changes of the word")
 _of("rwlock", "src/sync/rwlock.c",
     "    return atomic_load_explicit(&l->word, memory_order_acquire);\n}\n\nstatic inline bool has_readers(",
     "    return atomic_load_explicit(&l->word, memory_order_relaxed);\n}\n\nstatic inline bool has_readers(",
-    "who lets a writer in does not acquire")
+    "admitting a writer does not acquire")

@@ -9,11 +9,11 @@ STRUCTURES["scope"] = {
 _of("scope", "src/sync/scope.c",
     "    } else if (err) {\n        cancel_with(s, err);\n    }",
     "    }",
-    "a parent that is cancelled waits for children that nobody ends")
+    "a cancelled parent waits for children that are never cancelled")
 _of("scope", "src/sync/scope.c",
     "    while (s->live > 0) {",
     "    if (s->live > 0) {",
-    "close returns when its wait ends, for whatever reason")
+    "close returns when its wait ends, for any reason")
 _of("scope", "src/sync/scope.c",
     "    if (--s->live == 0) {",
     "    if (s->live-- == 0) {",
@@ -25,19 +25,19 @@ _of("scope", "src/sync/scope.c",
 _of("scope", "src/sync/scope.c",
     "link_child(cancelled ? &s->cancelled_children : &s->running, child);",
     "link_child(&s->running, child);\n    cancelled = false;",
-    "a child that starts in a cancelled scope does not hear of it")
+    "a child that starts in a cancelled scope is not cancelled")
 _of("scope", "src/sync/scope.c",
     "        weft__wheel_cancel(s->wheel, &s->timer);\n",
     "",
-    "the timer of a scope that is closed is left behind")
+    "the timer of a closed scope stays armed")
 _of("scope", "src/sync/scope.c",
     "        if (cancels) {\n            cancel_children(s, SIZE_MAX, NULL);\n        }\n",
     "",
-    "a failure marks the scope and cancels nobody")
+    "a failure marks the scope and cancels no child")
 _of("scope", "src/sync/scope.c",
     "    s->cancelled = true;\n    weft__source_unlock(&s->source);\n    cancel_children(s, SIZE_MAX, NULL);",
     "    weft__source_unlock(&s->source);\n    cancel_children(s, SIZE_MAX, NULL);",
-    "a cancel reaches only those who have started")
+    "a cancel reaches only children that have started")
 _of("scope", "src/sync/scope.c",
     "uninterruptible ? WEFT__WAIT_OBJECT | WEFT__WAIT_UNABORTABLE : WEFT__WAIT_OBJECT",
     "WEFT__WAIT_OBJECT",
@@ -45,12 +45,12 @@ _of("scope", "src/sync/scope.c",
 _of("scope", "src/sync/scope.c",
     "s->cancelled = s->expired = true;\n    }\n}",
     "s->expired = true;\n    }\n}",
-    "a deadline reaches only those who have started")
+    "a deadline reaches only children that have started")
 _of("scope", "src/sync/scope.c",
     "    bool wait = s->live > 0;\n",
     "    bool wait = true;\n",
-    "a body waits for children that have all ended")
+    "a stackless task waits for children that have all ended")
 _of("scope", "src/sync/scope.c",
     "    weft__source_leave(&s->source, &s->source.waiters, node);\n    cancel_after_wait(s, weft__reason_errno(reason));\n    weft__source_lock(&s->source);\n    bool over = s->live == 0;\n    weft__source_unlock(&s->source);\n",
     "    (void)node;\n    bool over = s->live == 0;\n    if (!over) {\n        cancel_after_wait(s, weft__reason_errno(reason));\n    }\n",
-    "a body closes while the last child is still at the lock")
+    "a stackless task closes while the last child still holds the lock")

@@ -10,7 +10,7 @@ STRUCTURES["select"] = {
 _of("select", "src/sync/select.c",
     "        nodes[i].shared = true;\n",
     "",
-    "a place is written by a source that has not won")
+    "the result is written by a source that has not won")
 _of("select", "src/sync/select.c",
     "    (void)won;\n    weft__chan_finish_recv(one->object, node);\n",
     "    if (!won) {\n        weft__chan_finish_recv(one->object, node);\n    }\n",
@@ -18,27 +18,27 @@ _of("select", "src/sync/select.c",
 _of("select", "src/sync/select.c",
     "finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter))",
     "finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter) == WEFT__REASON_CANCEL ? WEFT__REASON_CANCEL : WEFT__REASON_NONE)",
-    "one that need not wait is taken though another has fired")
+    "a case that need not wait is taken although another has fired")
 _of("select", "src/sync/select.c",
     "        if (!weft__case_ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",
     "        weft__case_ops_of(&cases[i])->arm(&cases[i], &nodes[i]);\n",
-    "what became ready while linking is not seen")
+    "a case that became ready while linking is not seen")
 _of("select", "src/sync/select.c",
     "    if (!won) {\n        weft__event_finish(weft__event_of(one->object), node);\n    }\n",
     "    (void)one, (void)node, (void)won;\n",
-    "an event keeps the node of a select that is over")
+    "an event keeps the node of a finished select")
 _of("select", "src/sync/select.c",
     "    for (size_t i = 0; i < armed; i++) {\n",
     "    for (size_t i = 1; i < armed; i++) {\n",
-    "the first node is left behind")
+    "the first node stays linked")
 _of("select", "src/sync/select.c",
     "? (int)armed : done;",
     "? (int)armed : done == -EAGAIN ? (int)armed : done;",
-    "a case is said to be done though somebody was faster")
+    "a case is reported as done although another was faster")
 _of("select", "src/sync/chan_try.c",
     "    while (node && node->waiter == self) {\n        node = node->next;\n    }\n",
     "    (void)self;\n",
-    "a select meets itself")
+    "a select matches itself")
 _of("select", "src/sync/chan_locked.h",
     "            if (weft__node_fire(node, NULL, 0, ready)) {\n                copy(c, to, item);\n                return true;\n            }\n            continue;\n",
     "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
@@ -46,7 +46,7 @@ _of("select", "src/sync/chan_locked.h",
 _of("select", "src/sync/chan.c",
     "    if (to_send) {\n        atomic_store_explicit(&c->has_sender, true, memory_order_relaxed);\n    }\n",
     "",
-    "a sender that waits does not say so")
+    "a waiting sender does not announce itself")
 _of("select", "src/sync/select.c",
     "        unlock_all(cases, n);\n",
     "",
@@ -54,24 +54,24 @@ _of("select", "src/sync/select.c",
 _of("select", "src/sync/select.c",
     "    lock_all(cases, n);\n    return done;",
     "    (void)lock_all;\n    return done;",
-    "the mutex of a condition is not locked again")
+    "the mutex of a condition is not relocked")
 _of("select", "src/sync/select.c",
     "    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
     "    if (one->item) {\n        weft_mutex_unlock(one->item);\n        weft_mutex_lock(one->item, WEFT_FOREVER);\n    }\n    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
-    "the mutex is let go before the condition knows of the select")
+    "the mutex is released before the select is linked to the condition")
 _of("select", "src/sync/select.c",
     "FIRED, memory_order_acq_rel) & LINKED) {",
     "FIRED, memory_order_acq_rel) || on_done) {",
-    "a body is told while it still links")
+    "a stackless task is notified while it still links")
 _of("select", "src/sync/select.c",
     "LINKED, memory_order_acq_rel) & FIRED) {",
     "LINKED, memory_order_acq_rel) & LINKED) {",
-    "a body that was fired while it linked is never told")
+    "a stackless task that was fired while it linked is never notified")
 _of("select", "src/sync/select.c",
     "atomic_fetch_or_explicit(&s->arrivals, LINKED, memory_order_acq_rel)",
     "atomic_fetch_or_explicit(&s->arrivals, LINKED, memory_order_acquire)",
-    "who tells the body does not see what it has linked")
+    "the thread that notifies the task does not see what the task has linked")
 _of("select", "src/sync/select.c",
     "if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {\n        return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);",
     "if (s->armed < s->n) {\n        return finish_early(s->cases, s->nodes, s->armed, s->timer, weft__waiter_disarm(&s->waiter));",
-    "a body leaves while one who has fired it is on the way to the gate")
+    "a stackless task leaves while a thread that fired it has not arrived")

@@ -17,39 +17,39 @@ _of("timer", "src/base/latch.h",
 _of("timer", "src/sched/timer.c",
     "    weft__wheel_publish(&home->wheel);\n",
     "",
-    "who set a timer does not order it before its look at who sleeps")
+    "setting a timer is not ordered before the check for sleepers")
 _of("timer", "src/sched/timer.c",
     "    weft__parker_wake(&home->sleeper.parker);\n",
     "",
-    "the home of an earlier timer sleeps on")
+    "the home worker of an earlier timer sleeps on")
 _of("timer", "src/sched/timer.c",
     "        weft__idle_notify(&home->pool->idle);\n",
     "",
-    "nobody answers for a home that is absent")
+    "no worker stands in for an absent home worker")
 _of("timer", "src/sched/timer.c",
     "    a->run = &firing->run;\n",
     "",
-    "nobody can see that it runs")
+    "the running state is not visible")
 _of("timer", "src/sched/timer.c",
     "    if (!run->gone) {\n        finish(a, run, times, now);\n    }\n",
     "    finish(a, run, times, now);\n",
-    "the timer is touched after its callback gave it up")
+    "the timer is touched after its callback released it")
 _of("timer", "src/sched/timer.c",
     "        a->again = true;\n",
     "",
-    "a set during the callback is forgotten")
+    "a set during the callback is lost")
 _of("timer", "src/sched/timer.c",
     "        a->again = false;\n        a->repeat = WEFT_TIMER_ONCE;\n        return WEFT_TIMER_RUNNING;",
     "        a->again = false;\n        return WEFT_TIMER_RUNNING;",
-    "a recurring timer goes on after a cancel that met its callback")
+    "a periodic timer continues after a cancel that met its callback")
 _of("timer", "src/sched/timer.c",
     "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_notify(node, 0, &ready);\n    }\n",
     "",
-    "who waits for the callback is not told")
+    "the waiter for the callback is not notified")
 _of("timer", "src/sched/timer.c",
     "    if (node.linked) {\n        weft__waitlist_remove(&a->waiters, &node);\n    }\n",
     "",
-    "who gave up waiting leaves its node behind")
+    "a waiter that gave up leaves its node linked")
 _of("timer", "src/time/wheel.c",
     "    weft__wheel_flush_front(wheel);\n    wheel->halt = false;\n",
     "    wheel->halt = false;\n",

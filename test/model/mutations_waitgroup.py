@@ -9,28 +9,28 @@ STRUCTURES["waitgroup"] = {
 _of("waitgroup", "src/sync/waitgroup.c",
     "if (step(g, &word, to, memory_order_release)) { /* pairs: add_locked, is_zero_locked */",
     "if (step(g, &word, to, memory_order_relaxed)) {",
-    "what was done by one who is not the last is not released")
+    "the effects of a thread that is not the last are not released")
 _of("waitgroup", "src/sync/waitgroup.c",
     "} while (!step(g, &word, to, memory_order_acq_rel));",
     "} while (!step(g, &word, to, memory_order_release));",
-    "who tells the waiters has not seen what the others did")
+    "the thread that notifies the waiters has not seen what the others did")
 _of("waitgroup", "src/sync/waitgroup.c",
     "    uint64_t word = atomic_load_explicit(&g->word, memory_order_acquire);\n    while (count_in(word) > 0) {",
     "    uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);\n    while (count_in(word) > 0) {",
-    "one that need not wait does not acquire")
+    "a wait that need not wait does not acquire")
 _of("waitgroup", "src/sync/waitgroup.c",
     "step(g, &word, word | HAS_WAITERS, memory_order_relaxed)",
     "step(g, &word, word, memory_order_relaxed)",
-    "one who waits does not say so")
+    "a waiter does not announce itself")
 _of("waitgroup", "src/sync/waitgroup.c",
     "        to = to == HAS_WAITERS ? 0 : to;\n",
     "",
-    "the last tells nobody")
+    "the last thread notifies no waiter")
 _of("waitgroup", "src/sync/waitgroup.c",
     "    while ((to = add_checked(g, word, n)) != HAS_WAITERS) {",
     "    while ((to = add_checked(g, word, n)) != HAS_WAITERS + 1) {",
-    "the last of those who are waited for goes past the lock")
+    "the last counted thread bypasses the lock")
 _of("waitgroup", "src/sync/waitgroup.c",
     "        weft__source_unlock_wait(&g->source);\n",
     "        (void)0;\n",
-    "a waiter returns while the last is still at the lock")
+    "a waiter returns while the last thread still holds the lock")

@@ -1,6 +1,6 @@
-/* The actor of a client: what it does in its steps, the worker that runs it, which is thread 0, and
- * the next one in its slot. A client includes this, once, and calls setup_with in its setup and
- * rest in its check. */
+/* The actor of a client: its steps, the worker that runs it, which is thread 0, and the next actor
+ * in its slot. A client includes this header once, calls setup_with in its setup and rest in its
+ * check. */
 #ifndef WEFT_TEST_MODEL_ONE_ACTOR_H
 #define WEFT_TEST_MODEL_ONE_ACTOR_H
 
@@ -16,7 +16,7 @@ static weft_actor record;
 static weft_host host;
 static weft_pid pid;
 
-/* --- what is around an actor ---------------------------------------------------------------- */
+/* --- the environment of an actor ------------------------------------------------------------ */
 
 struct weft__task *weft__stackless_make(weft_pool *pool, const struct weft__stackless_kind *kind,
                                         void *own, const struct weft__stackless_opts *opts,
@@ -71,7 +71,7 @@ weft_actor *weft__actor_at(uint32_t slot)
     return weft__actor_find(slot);
 }
 
-/* What only the maker, the worker and a dump look at (sched/stackless.h): no step of the
+/* Read only by the creator, the worker and a dump (sched/stackless.h): not a step of the
  * exploration. */
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order);
 void __tsan_atomic64_store(volatile void *at, uint64_t value, int order)
@@ -231,7 +231,7 @@ int64_t weft_now(void)
 static int messages, completions, want, order[3];
 static bool second;             /* incarnation */
 static bool asks;               /* a command, in its first step */
-static _Atomic(uint32_t) asked; /* it has */
+static _Atomic(uint32_t) asked; /* the command was issued */
 static _Atomic(int) taken;      /* messages of sends_to */
 
 int weft__out_dispatch(weft_out *out, weft_actor *actor)
@@ -269,7 +269,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         X_ASSERT(weft__admission_count(atomic_load_explicit(&record.admission,
                                                             memory_order_relaxed)) <= kind.mailbox);
     }
-    if (second && messages > 0) { /* only its own has passed its gate */
+    if (second && messages > 0) { /* only its own message was admitted */
         X_ASSERT((uint32_t)atomic_load_explicit(&record.admission, memory_order_relaxed) == 0);
     }
     if (first) {
@@ -334,7 +334,7 @@ static void serve(void)
     }
 }
 
-/* The next one has a message of its own to wait for. */
+/* The next actor waits for a message of its own. */
 static void serve_two(uint64_t tag)
 {
     static weft_pid next;
@@ -349,11 +349,11 @@ static void serve_two(uint64_t tag)
     X_ASSERT(messages == 1);
 }
 
-/* It has ended, and nothing is left in its inboxes; whatever was taken at the gate was seen or
- * buried, once. */
+/* The actor has ended, and nothing is left in its inboxes; every admitted message was seen or
+ * became a dead letter, once. */
 static void rest(int ended)
 {
-    weft__small_flush(&workers[0].small); /* letters that it keeps for later */
+    weft__small_flush(&workers[0].small); /* envelopes that it keeps for later */
     X_ASSERT(x_counted(ENDED) == ended);
     X_ASSERT(weft__task_state(&tasks[0]) == WEFT__TASK_FREE);
     X_ASSERT(placed[0] == 0);
@@ -361,7 +361,7 @@ static void rest(int ended)
     X_ASSERT(!record.kept && !record.urgent && !record.live_state);
 }
 
-/* A message to one that may have ended. */
+/* A message to an actor that may have ended. */
 static void sends_to(weft_pid to, uint64_t tag)
 {
     int err = weft_actor_send(to, "x", tag, NULL);

@@ -1,5 +1,5 @@
-/* The product's doors to the outside, as the explorer has them: futex, pause, memory, descriptors.
- * Compiled without instrumentation. */
+/* The explorer's replacements for the product's access to the system: futex, pause, memory,
+ * descriptors. Compiled without instrumentation. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -73,15 +73,15 @@ void twin_reader_slot(int thread, struct weft__reader_slot *reader_slot)
     reader_slots[thread] = reader_slot;
 }
 
-/* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no
- * client has any. */
+/* The deadlines of a dispatcher's fibers belong to its own thread: there is nothing to explore, and
+ * no client has any. */
 void weft__group_deadline_expire(struct weft__timer *timer, void *arg)
 {
     (void)timer, (void)arg;
     x_fail("a dispatcher's deadline");
 }
 
-/* How long a thread looks before it sleeps changes nothing of what it sees. */
+/* How long a thread spins before it sleeps does not change what it sees. */
 bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now, int64_t deadline)
 {
     (void)word, (void)now, (void)deadline;
@@ -105,7 +105,7 @@ int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
     return size ? 0 : -1;
 }
 
-/* Who looks for deadlocks is not there. */
+/* There is no deadlock detector here. */
 void weft__thread_wait_begin(struct weft__thread_wait *wait)
 {
     (void)wait;

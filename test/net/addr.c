@@ -1,4 +1,4 @@
-/* Addresses: every form, there and back, and what is none. */
+/* Addresses: every form, parsed and formatted, and invalid input. */
 /* labels: valgrind */
 #include <net/if.h>
 #include <netinet/in.h>
@@ -86,14 +86,14 @@ TEST(unix_address_length_is_limited)
     struct weft_addr addr;
     size_t most = sizeof(((struct sockaddr_un *)NULL)->sun_path);
     memset(text + 5, 'p', sizeof text - 6);
-    text[5 + most - 1] = 0; /* with its zero it just fits */
+    text[5 + most - 1] = 0; /* fits exactly, with its terminating zero */
     CHECK_EQ(weft_addr_parse(&addr, text), 0);
     weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, text);
     text[5 + most - 1] = 'p';
     text[5 + most] = 0;
     CHECK_EQ(weft_addr_parse(&addr, text), -EINVAL);
-    text[5] = '@'; /* a name needs no zero at its end */
+    text[5] = '@'; /* a name needs no terminating zero */
     CHECK_EQ(weft_addr_parse(&addr, text), 0);
     weft_addr_format(&addr, out, sizeof out);
     CHECK_STR(out, text);
@@ -168,7 +168,7 @@ TEST(socket_local_and_peer_addresses_are_returned)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* ":0" takes IPv6 and IPv4, where there is IPv6. */
+/* ":0" accepts IPv6 and IPv4, where IPv6 is available. */
 TEST(wildcard_listener_accepts_ipv4_and_ipv6)
 {
     struct weft_addr a;
@@ -184,7 +184,8 @@ TEST(wildcard_listener_accepts_ipv4_and_ipv6)
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_close(listener), 0);
-    /* The same port of IPv4 is kept by one that does not listen: it could be somebody else's. */
+    /* A socket that does not listen reserves the same IPv4 port, so that no other process can take
+     * it. */
     int silent;
     do {
         listener = weft_listen("*:0", &(struct weft_listen_opts){.v6only = true});

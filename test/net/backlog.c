@@ -1,6 +1,6 @@
-/* Clients of a Unix listener whose backlog is full: the kernel tells nobody when there is room, and
- * a socket that is not connected looks writable. They wait, do not spin, and are connected in the
- * end. */
+/* Clients of a Unix listener whose backlog is full: the kernel does not report when the backlog has
+ * space, and an unconnected socket looks writable. The clients wait, do not spin, and finally
+ * connect. */
 /* labels: valgrind */
 #include <sys/resource.h>
 
@@ -18,7 +18,7 @@ static void *connects(void *arg)
     int fd = weft_connect(name, WEFT_FOREVER);
     CHECK(fd >= 0);
     CHECK_EQ(weft_write(fd, "x", 1, WEFT_FOREVER), 1);
-    CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 1); /* somebody is really there */
+    CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 1); /* the peer really exists */
     CHECK_EQ(weft_close(fd), 0);
     weft_waitgroup_done(&group);
     return arg;
@@ -43,7 +43,7 @@ static void *run(void *arg)
         CHECK_EQ(weft_spawn(&fibers[i], connects, NULL, NULL), 0);
     }
     double used = 1, passed = 1;
-    for (int i = 0; i < 20 && used >= 0.5 * passed; i++) { /* who spins does so each time */
+    for (int i = 0; i < 20 && used >= 0.5 * passed; i++) { /* a spinning client spins every time */
         double from = check_seconds(), began = cpu_seconds();
         CHECK_EQ(weft_sleep(STILL), 0);
         used = cpu_seconds() - began, passed = check_seconds() - from;
@@ -72,7 +72,7 @@ EACH_DRIVER(unix_connect_waits_while_backlog_is_full)
     CHECK_EQ(weft_run(run, NULL, NULL, &opts), 0);
 }
 
-/* A deadline in the past tries once: there is room, or not. */
+/* A deadline in the past tries once: the backlog has space, or not. */
 TEST(unix_connect_with_zero_deadline_tries_once)
 {
     snprintf(name, sizeof name, "unix:@weft-backlog-%d", (int)getpid());

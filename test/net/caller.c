@@ -1,4 +1,4 @@
-/* I/O of a pool whose worker 0 is a thread that comes and goes, or lives in a host's loop. */
+/* I/O of a pool whose worker 0 is a thread that enters and leaves, or that runs a host's loop. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static void open_ends(void)
     }
 }
 
-/* Echoes until the end. */
+/* Echoes until the end of stream. */
 static void *echoes(void *arg)
 {
     char byte;
@@ -92,7 +92,7 @@ static void host(enum weft_driver driver, unsigned workers)
     CHECK_EQ(pthread_create(&thread, NULL, from_outside, NULL), 0);
     while (!atomic_load(&heard)) {
         struct pollfd ask_host = {.fd = weft_pool_fd(pool), .events = POLLIN};
-        int told = poll(&ask_host, 1, 120000); /* it has no timers: something must tell it */
+        int told = poll(&ask_host, 1, 120000); /* the host has no timers: something must wake it */
         CHECK(told == 1 || (told < 0 && errno == EINTR));
         CHECK(weft_pool_poll(pool) >= 0);
     }
@@ -106,7 +106,7 @@ EACH_DRIVER(host_loop_sees_io_events_of_pool)
     host(driver, 1);
 }
 
-/* --- a caller that leaves --------------------------------------------------------------------- */
+/* --- a caller thread that leaves -------------------------------------------------------------- */
 
 static _Atomic(int) waiting;
 
@@ -115,12 +115,12 @@ static void *starts_readers(void *arg)
     char byte;
     (void)arg;
     for (intptr_t i = 0; i < READERS; i++) {
-        /* The first who waits decides whose driver watches it: this thread's. */
+        /* The first waiter decides which driver watches the descriptor: this thread's. */
         CHECK_EQ(weft_read(ends[i][0], &byte, 1, weft_after(1000)), -ETIMEDOUT);
         CHECK_EQ(weft_spawn(NULL, echoes, (void *)i, NULL), 0);
         weft_yield();
     }
-    for (int i = 0; i < READERS; i++) { /* by now each is in its read, or comes to it */
+    for (int i = 0; i < READERS; i++) { /* by now each fiber is in its read, or about to be */
         CHECK_EQ(weft_write(ends[i][1], "a", 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_read(ends[i][1], &byte, 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_fd_release(ends[i][1]), 0);
@@ -136,13 +136,13 @@ static void leave(enum weft_driver driver)
     CHECK_EQ(weft_pool_start(pool), 0);
     CHECK_EQ(weft_pool_run(pool, starts_readers, NULL, NULL), 0);
     for (int round = 0; round < 5; round++) {
-        for (int i = 0; i < READERS; i++) { /* this thread is nobody's worker now */
+        for (int i = 0; i < READERS; i++) { /* this thread is no worker now */
             ask(i, (char)('b' + round));
         }
         for (int i = 0; i < READERS; i++) {
             hear(i, (char)('b' + round));
         }
-        CHECK_EQ(weft_pool_run(pool, nothing, NULL, NULL), 0); /* comes back, and leaves */
+        CHECK_EQ(weft_pool_run(pool, nothing, NULL, NULL), 0); /* enters again, and leaves */
     }
     for (int i = 0; i < READERS; i++) {
         CHECK_EQ(close(ends[i][1]), 0);
@@ -156,7 +156,7 @@ EACH_DRIVER(other_workers_serve_io_of_absent_caller)
     leave(driver);
 }
 
-/* A connect that is under way when its driver's thread leaves goes on elsewhere. */
+/* A pending connect continues on another driver when its driver's thread leaves. */
 static int full, connected;
 
 static void *connects(void *arg)
@@ -177,7 +177,7 @@ static void *starts_connect(void *arg)
     return NULL;
 }
 
-/* A listener whose queue is full does not answer until somebody accepts. */
+/* A listener whose backlog is full does not answer until a connection is accepted. */
 static void fill(const struct weft_addr *addr, int *clients, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -202,7 +202,7 @@ EACH_DRIVER(connect_started_by_caller_completes_on_other_worker)
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
     CHECK_EQ(weft_pool_run(pool, starts_connect, &addr, NULL), 0);
-    while (atomic_load(&waiting)) { /* makes room */
+    while (atomic_load(&waiting)) { /* frees a backlog entry */
         struct pollfd ready = {.fd = full, .events = POLLIN};
         int fd = poll(&ready, 1, 10) == 1 ? accept(full, NULL, NULL) : -1;
         if (fd >= 0) {
@@ -219,7 +219,7 @@ EACH_DRIVER(connect_started_by_caller_completes_on_other_worker)
     weft_pool_destroy(pool);
 }
 
-/* --- a worker that is held up ----------------------------------------------------------------- */
+/* --- a blocked worker ------------------------------------------------------------------------- */
 
 static _Atomic(int) hogging, released;
 
@@ -231,7 +231,7 @@ static void *hogs(void *arg)
     return arg;
 }
 
-/* On the worker that will be held up: the descriptor is its driver's. */
+/* On the worker that will be blocked: its driver watches the descriptor. */
 static void *prepares(void *arg)
 {
     char byte;
@@ -259,7 +259,7 @@ static void held_up(enum weft_driver driver)
     spawn_on(hogs, 0, &fiber);
     while (!atomic_load(&hogging)) {
     }
-    spawn_on(echoes, 1, &reader); /* there, and waits for what worker 0 would see */
+    spawn_on(echoes, 1, &reader); /* has started, and waits for an event that worker 0 would see */
     ask(0, 'h');
     hear(0, 'h');
     ask(0, 'i');

@@ -63,7 +63,7 @@ static void *reuses(void *arg)
     weft_connpool_release(pool, fd, true);
     CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), fd);
     weft_connpool_release(pool, fd, true);
-    /* The peer closes it: the next take makes another. */
+    /* The peer closes the connection: the next take opens another. */
     CHECK_EQ(weft_close(peer), 0);
     CHECK_EQ(weft_fd_wait(fd, WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
     fd = weft_connpool_acquire(pool, WEFT_FOREVER);
@@ -113,13 +113,13 @@ static void *limits(void *arg)
     int fd = weft_connpool_acquire(shared, WEFT_FOREVER);
     int peer = next_accepted();
     CHECK_EQ((intptr_t)takes(&soon), -ETIMEDOUT);
-    /* Handed over. */
+    /* Handed over to a waiter. */
     CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
     await_waits(2);
     weft_connpool_release(shared, fd, true);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, fd);
-    /* Broken: the one who waits makes another. */
+    /* Broken: the waiter opens another. */
     CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
     await_waits(3);
     weft_connpool_release(shared, fd, false);
@@ -223,8 +223,7 @@ static void *fails(void *arg)
     weft_connpool *pool;
     CHECK_EQ(weft_connpool_create(&pool, "127.0.0.1:1", &(struct weft_connpool_opts){.max = 1}), 0);
     CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), -ECONNREFUSED);
-    CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER),
-             -ECONNREFUSED); /* the place is free again */
+    CHECK_EQ(weft_connpool_acquire(pool, WEFT_FOREVER), -ECONNREFUSED); /* the slot is free again */
     weft_connpool_destroy(pool);
     CHECK_EQ(weft_connpool_create(&pool, "", NULL), -EINVAL);
     CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 2, .max = 1}),
@@ -233,7 +232,7 @@ static void *fails(void *arg)
              -EINVAL);
     CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = UINT_MAX}),
              -EINVAL);
-    /* Who wants many kept wants no fewer at once. */
+    /* A larger number of idle connections raises the limit of connections. */
     CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 1000}), 0);
     weft_connpool_destroy(pool);
     return arg;
@@ -254,9 +253,9 @@ static void *fills(void *arg)
     for (int i = 0; i < 3; i++) {
         peers[i] = next_accepted();
     }
-    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* nothing is missing */
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* no connection is missing */
     int fd = weft_connpool_acquire(shared, WEFT_FOREVER);
-    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* one in use is not missing */
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* a connection in use is not missing */
     weft_connpool_stats(shared, &stats);
     CHECK_EQ(stats.filled, 3);
     CHECK_EQ(stats.hits, 1);
@@ -264,7 +263,7 @@ static void *fills(void *arg)
     CHECK_EQ(stats.idle, 2);
     CHECK_EQ(stats.used, 1);
     weft_connpool_release(shared, fd, false);
-    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* now one is */
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* now one is missing */
     int fourth = next_accepted();
     weft_connpool_stats(shared, &stats);
     CHECK_EQ(stats.filled, 4);
@@ -320,7 +319,7 @@ EACH_DRIVER(concurrent_fills_connect_minimum_once)
     on(driver, fills_at_once);
 }
 
-/* A server that is there for two logins and gone for the third. */
+/* A server that accepts two logins and is gone at the third. */
 static int connects_twice(void *arg, const char *to, int64_t deadline)
 {
     int *left = arg;
@@ -340,7 +339,7 @@ static void *fills_in_part(void *arg)
     weft_connpool_stats(shared, &stats);
     CHECK_EQ(stats.idle, 2);
     CHECK_EQ(stats.used, 0);
-    left = 1; /* the place of the one that failed is free again */
+    left = 1; /* the slot of the failed connection is free again */
     CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_close(next_accepted()), 0);

@@ -13,7 +13,7 @@ static void on(enum weft_driver driver, unsigned workers, weft_fn fn, const char
     CHECK_EQ(weft_run(fn, (void *)(uintptr_t)arg, NULL, &opts), 0);
 }
 
-/* Answers each datagram to whom it came from, until an empty one. */
+/* Returns each datagram to its sender, until an empty one arrives. */
 static void *answers(void *arg)
 {
     int fd = (int)(intptr_t)arg;
@@ -45,7 +45,7 @@ static void *talks(void *arg)
         CHECK_EQ(weft_read(client, in, sizeof in, weft_after(60000000000)), n);
         CHECK(memcmp(in, out, n) == 0);
     }
-    CHECK_EQ(weft_sendto(client, out, 0, NULL, WEFT_FOREVER), 0); /* an empty one is one too */
+    CHECK_EQ(weft_sendto(client, out, 0, NULL, WEFT_FOREVER), 0); /* an empty datagram counts too */
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_close(client), 0);
     CHECK_EQ(weft_close(fd), 0);
@@ -76,7 +76,8 @@ EACH_DRIVER(unix_datagrams_by_abstract_name_are_exchanged)
     on(driver, 3, talks, "unix:@");
 }
 
-/* The file stays behind, and the next one takes it over; while somebody has it, it is taken. */
+/* The file stays, and the next socket takes it over; while a socket is bound to it, it is in
+ * use. */
 EACH_DRIVER(unix_datagram_path_is_taken_over_unless_in_use)
 {
     char name[64];
@@ -113,7 +114,7 @@ EACH_DRIVER(socketpair_type_decides_message_boundaries)
     on(driver, 1, pair_talks, NULL);
 }
 
-/* Errors: of length, of nobody there, of a stranger. */
+/* Errors: bad length, no receiver, a sender that is not the connected peer. */
 static void *errors(void *arg)
 {
     static char large[70000];
@@ -123,19 +124,19 @@ static void *errors(void *arg)
     CHECK_EQ(weft_addr_local(fd, &a), 0);
     CHECK_EQ(weft_sendto(fd, large, sizeof large, &a, WEFT_FOREVER), -EMSGSIZE);
     CHECK_EQ(weft_sendto(fd, large, 1, NULL, WEFT_FOREVER), -EDESTADDRREQ);
-    /* Longer than the buffer: the rest is lost, and its length is told on request. */
+    /* Longer than the buffer: the rest is lost, and the full length is returned on request. */
     CHECK_EQ(weft_sendto(fd, "0123456789", 10, &a, WEFT_FOREVER), 10);
     CHECK_EQ(weft_recv(fd, buf, sizeof buf, MSG_PEEK | MSG_TRUNC, WEFT_FOREVER), 10);
     CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, &from, WEFT_FOREVER), 8);
     CHECK(from.len == a.len && memcmp(&from.storage, &a.storage, a.len) == 0);
     CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, NULL, 0), -ETIMEDOUT);
     int client = weft_datagram_connect_addr(&a);
-    /* Nobody is there any more: it hears itself alone. A port that is closed could be somebody
-     * else's by now. */
+    /* No receiver: the receiver's socket now accepts datagrams only from itself. It is not closed,
+     * because another process could take a closed port. */
     CHECK_EQ(weft_datagram_set_peer(fd, &a), 0);
     CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), 1);
     CHECK_EQ(weft_read(client, buf, 1, weft_after(60000000000)), -ECONNREFUSED);
-    CHECK_EQ(weft_read(client, buf, 1, weft_after(1000000)), -ETIMEDOUT); /* told once */
+    CHECK_EQ(weft_read(client, buf, 1, weft_after(1000000)), -ETIMEDOUT); /* reported once */
     CHECK_EQ(weft_datagram_set_peer(client, NULL), 0);
     CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), -EDESTADDRREQ);
     CHECK_EQ(weft_close(client), 0);
@@ -151,7 +152,7 @@ EACH_DRIVER(datagram_errors_are_returned)
     on(driver, 1, errors, NULL);
 }
 
-/* A sender that is not connected is told by nobody that the receiver has room again. */
+/* The kernel does not notify an unconnected sender when the receiver's queue has space again. */
 static int full_sender, full_receiver;
 static struct weft_addr full_addr;
 

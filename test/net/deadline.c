@@ -1,5 +1,5 @@
-/* One meaning of a deadline in every call that waits: 0 tries, whatever the fiber was told before;
- * a duration is a bug of the caller. */
+/* A deadline means the same in every call that waits: 0 tries once, whatever is pending for the
+ * fiber; a duration instead of a time is a bug of the caller. */
 /* labels: valgrind */
 #include "io/drivers.h"
 
@@ -10,14 +10,14 @@
 
 static weft_event event;
 static weft_mutex mutex,
-    own; /* mutex: locked by another; own: by the one who waits on the condition */
+    own; /* mutex: locked by another fiber; own: locked by the fiber that waits on the condition */
 static weft_cond cond;
-static weft_rwlock rwlock; /* locked by another */
-static weft_sem sem;       /* has none */
+static weft_rwlock rwlock; /* locked by another fiber */
+static weft_sem sem;       /* empty */
 static weft_barrier barrier;
 static weft_waitgroup group;
 static weft_oneshot oneshot;
-static weft_once once; /* called by another who is not through */
+static weft_once once; /* called by another fiber that has not returned */
 static weft_future *future;
 static weft_chan *chan;
 static weft_fiber other;
@@ -73,7 +73,7 @@ static void called(void *arg)
     CHECK(!arg);
 }
 
-/* Every call that waits, of which none can be done at once. */
+/* Every call that waits; none of them can complete at once. */
 static void each(int64_t deadline, int answer)
 {
     int item = 0;
@@ -112,10 +112,10 @@ static void *tries(void *arg)
 {
     setup();
     each(0, -ETIMEDOUT);
-    each(weft_now(), -ETIMEDOUT); /* a time that has passed */
+    each(weft_now(), -ETIMEDOUT); /* a time in the past */
     CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     each(0, -ETIMEDOUT);
-    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR); /* it is not lost */
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -EINTR); /* the interrupt is not lost */
     teardown();
     return arg;
 }
@@ -130,7 +130,7 @@ static void *tries_cancelled(void *arg)
 {
     CHECK_EQ(weft_cancel(weft_self()), 0);
     each(0, -ETIMEDOUT);
-    each(weft_now(), -ECANCELED); /* a wait, though a short one */
+    each(weft_now(), -ECANCELED); /* a wait, even if a short one */
     each(WEFT_FOREVER, -ECANCELED);
     return arg;
 }
@@ -151,8 +151,7 @@ EACH_DRIVER(zero_deadline_tries_once_in_cancelled_fiber)
     CHECK_EQ(weft_run(cancels, NULL, NULL, &opts), 0);
 }
 
-/* --- durations ---------------------------------------------------------------------------------
- */
+/* --- durations -------------------------------------------------------------------------------- */
 
 TEST(duration_macros_yield_nanoseconds)
 {
@@ -228,7 +227,7 @@ TEST(duration_passed_as_deadline_aborts_in_debug_build)
     static const char hint[] = "a deadline is 5000000, a time before this program was started, as "
                                "if a duration was passed: use weft_after(5000000)";
     if (!WEFT_DEBUG || weft_now() < WEFT_SECONDS(60)) {
-        return; /* not looked at, or the machine was started just now */
+        return; /* not checked, or the machine booted just now */
     }
     weft_event_reset(&event);
     must_stop(waits_on_a_thread, NULL, hint);

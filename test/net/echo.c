@@ -1,4 +1,4 @@
-/* A server that echoes, and its clients, as fibers of one pool. */
+/* An echo server and its clients, as fibers of one pool. */
 /* labels: valgrind */
 #include "io/drivers.h"
 
@@ -27,7 +27,7 @@ static void *accepts(void *arg)
         CHECK_EQ(weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL), 0);
     }
     CHECK(fd == -EBADFD ||
-          fd == -EBADF); /* main has closed the listener, in this wait or before it */
+          fd == -EBADF); /* main has closed the listener, during this wait or before it */
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms; or, where
- * something else has the CPUs, before every worker has had twenty rounds. */
+/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms, or, where
+ * other processes use the CPUs, before every worker has had twenty rounds. */
 /* serial */
 /* not under: valgrind qemu */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define ROUNDS 40
 #define ATTEMPTS 20
 
-/* The bound is for a build that is not slowed down on purpose. */
+/* The bound holds for a build without instrumentation. */
 #if defined(CHECK_CHAOS) || defined(WEFT_CHAOS) || defined(__SANITIZE_ADDRESS__)
 #define BOUND_NS 60000000
 #elif defined(__has_feature)
@@ -31,12 +31,13 @@ static _Atomic(bool) over;
 static bool fair;
 
 #define WORKERS 2
-#define BOUND_TURNS (20 * YIELDERS * WORKERS) /* there may be all of them on one worker */
+#define BOUND_TURNS (20 * YIELDERS * WORKERS) /* all of them may be on one worker */
 
-/* By worker. One from which the CPU is taken away has none. */
+/* Rounds by worker. A worker whose thread is preempted has none. */
 static _Atomic(long) turns[WORKERS];
-static _Atomic(long) before[WORKERS]; /* when the question was sent */
-static _Atomic(long) waited;          /* of the worker that had the fewest, until it was seen */
+static _Atomic(long) before[WORKERS]; /* when the request was sent */
+static _Atomic(long) waited;          /* rounds of the worker with the fewest, until the request was
+                                       * seen */
 
 static void *yields(void *arg)
 {
@@ -74,7 +75,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The medians of some: what a busy machine does now and then is not the question. */
+/* The median of several attempts, because a busy machine delays single ones. */
 static bool measure(void)
 {
     int64_t took[ROUNDS], others[ROUNDS];
@@ -112,7 +113,7 @@ static void *crowd(void *arg)
     unsigned workers = weft_pool_workers(weft_pool_self());
     for (unsigned i = 0; i < workers * YIELDERS; i++) {
         const struct weft_fiber_opts opts = {.bound = true, .worker = (int)(i % workers)};
-        /* Half of them stay where they are, the others may be stolen. */
+        /* Half of the fibers are pinned, the others may be stolen. */
         CHECK_EQ(weft_spawn(NULL, yields, NULL, i % 2 ? &opts : NULL), 0);
     }
     CHECK_EQ(weft_spawn(NULL, echoes, NULL, NULL), 0);

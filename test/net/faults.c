@@ -1,5 +1,5 @@
-/* Echo of random sizes through a proxy that misbehaves: byte by byte the same, on every driver; a
- * connection that was reset has delivered a true beginning. */
+/* Echo of random sizes through a misbehaving proxy: the bytes are the same, on every driver; a
+ * connection that was reset has delivered a correct prefix. */
 #include <pthread.h>
 
 #include "io/drivers.h"
@@ -25,7 +25,7 @@ static void *echoes(void *arg)
     char buf[4096];
     ssize_t n;
     int err = 0;
-    /* Now one call, now the other; of many sizes. */
+    /* Alternates between the two calls, with many sizes. */
     while ((n = weft_read(fd, buf, 1 + sizes++ * 37 % sizeof buf, WEFT_FOREVER)) > 0 && !err) {
         struct iovec iov[2] = {{buf, (size_t)n / 2}, {buf + n / 2, (size_t)(n - n / 2)}};
         err = sizes % 2 ? weft_write_all(fd, buf, (size_t)n, NULL, WEFT_FOREVER)
@@ -43,7 +43,7 @@ static void *accepts(void *arg)
     while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, echoes, (void *)(intptr_t)fd, NULL), 0);
     }
-    CHECK(fd == -EBADFD || fd == -EBADF); /* while it waited, or just before */
+    CHECK(fd == -EBADFD || fd == -EBADF); /* closed during the wait, or just before */
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* Accept without a free descriptor: it waits, does not spin, and goes on by itself. */
+/* Accept without a free descriptor: it waits, does not spin, and continues by itself. */
 /* serial */
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 
 #define LIMIT 64
 #define CLIENTS 1000
-#define STILL 300000000 /* ns: for so long it is watched while it can accept nobody */
+#define STILL 300000000 /* ns: observation time while it cannot accept */
 
 static int listener;
 static struct weft_addr addr;
@@ -42,9 +42,9 @@ static bool is_exhausted(void)
     return fd < 0 && errno == EMFILE;
 }
 
-/* --- the clients: another process, plain code ------------------------------------------------- */
+/* --- the clients: another process, without Weft ----------------------------------------------- */
 
-/* Each connects, says a byte, waits for it to come back. Exits with 0 if all were served. */
+/* Each client connects, sends a byte and waits for its echo. Exits with 0 if all were served. */
 static void clients(void)
 {
     static struct pollfd asks[CLIENTS];
@@ -104,7 +104,7 @@ static void *accepts(void *arg)
     while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, serves, (void *)(intptr_t)fd, NULL), 0);
     }
-    CHECK(fd == -EBADFD || fd == -EBADF); /* while it waited, or just before */
+    CHECK(fd == -EBADFD || fd == -EBADF); /* closed during the wait, or just before */
     return arg;
 }
 
@@ -122,12 +122,13 @@ static void *server(void *arg)
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_spawn(&acceptors[i], accepts, NULL, NULL), 0);
     }
-    /* Several times on end: an accept that finds nobody has had the last number for a moment. */
+    /* Several times in a row: an accept that finds no connection uses the last number for a
+     * moment. */
     for (int found = 0; found < 10; found = is_exhausted() ? found + 1 : 0) {
         weft_sleep(1000000);
     }
     double used = 1, passed = 1;
-    for (int i = 0; i < 20 && used >= 0.3 * passed; i++) { /* who spins does so each time */
+    for (int i = 0; i < 20 && used >= 0.3 * passed; i++) { /* a spinning accept spins every time */
         double from = check_seconds(), began = cpu_seconds();
         CHECK_EQ(weft_sleep(STILL), 0);
         used = cpu_seconds() - began, passed = check_seconds() - from;
@@ -172,13 +173,13 @@ EACH_DRIVER(accept_serves_1000_tcp_clients_with_64_descriptors)
     serve_all(driver, 2, "127.0.0.1:0");
 }
 
-/* Here the clients wait in connect as well: a backlog of 1024 is all there is. */
+/* Here clients also wait in connect, because the backlog has only 1024 entries. */
 EACH_DRIVER(accept_serves_1000_unix_clients_with_64_descriptors)
 {
     serve_all(driver, 1, "unix:@");
 }
 
-/* --- every end of such a wait ----------------------------------------------------------------- */
+/* --- every way to end such a wait ------------------------------------------------------------- */
 
 static int fill[LIMIT], filled;
 
@@ -223,7 +224,7 @@ static void *ends(void *arg)
     CHECK_EQ(weft_fiber_interrupt(fiber), 0);
     CHECK_EQ(joined(fiber), -EINTR);
     fiber = started(accepts_one, NULL);
-    CHECK_EQ(weft_close(fill[--filled]), 0); /* there is room for one */
+    CHECK_EQ(weft_close(fill[--filled]), 0); /* one descriptor is free */
     int64_t fd = joined(fiber);
     CHECK(fd >= 0);
     fiber = started(accepts_one, NULL);

@@ -1,6 +1,6 @@
-/* Descriptors sent over Unix sockets: they arrive, are closed by exec, and none leaks. */
+/* Descriptors sent over Unix sockets: they arrive with close-on-exec set, and none leaks. */
 /* not under: qemu */
-/* (which loses the flag of control data that was cut off) */
+/* (qemu loses the flag for truncated control data) */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -25,13 +25,14 @@ static void *passes(void *arg)
         CHECK_EQ(weft_socketpair(types[i], ends), 0);
         CHECK_EQ(weft_socketpair(SOCK_STREAM, through), 0);
         CHECK_EQ(weft_send_fds(ends[0], "hi", 2, through, 2, WEFT_FOREVER), 2);
-        CHECK_EQ(weft_close(through[0]), 0); /* the copies under way keep them open */
+        CHECK_EQ(weft_close(through[0]), 0); /* the copies in flight keep them open */
         CHECK_EQ(weft_close(through[1]), 0);
         CHECK_EQ(weft_recv_fds(ends[1], buf, sizeof buf, got, &count, WEFT_FOREVER), 2);
         CHECK_EQ(count, 2);
         CHECK(fcntl(got[0], F_GETFD) & FD_CLOEXEC);
         CHECK(fcntl(got[1], F_GETFD) & FD_CLOEXEC);
-        CHECK_EQ(weft_write(got[0], "x", 1, WEFT_FOREVER), 1); /* and they work as ours */
+        CHECK_EQ(weft_write(got[0], "x", 1, WEFT_FOREVER), 1); /* and they work as local
+                                                                * descriptors */
         CHECK_EQ(weft_read(got[1], buf, 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_read(got[1], buf, 1, weft_after(1000000)), -ETIMEDOUT);
         CHECK_EQ(weft_close(got[0]), 0);
@@ -52,7 +53,7 @@ EACH_DRIVER(sent_descriptors_arrive_close_on_exec)
     on(driver, passes);
 }
 
-/* For every room from none to all: what does not fit closes what came. */
+/* For every control buffer size from none to all: descriptors that do not fit are closed. */
 static void *truncated(void *arg)
 {
     int ends[2], fds[5], got[5];
@@ -61,7 +62,7 @@ static void *truncated(void *arg)
     for (int i = 0; i < 5; i++) {
         fds[i] = STDERR_FILENO;
     }
-    CHECK_EQ(weft_read(ends[1], buf, 1, 0), -ETIMEDOUT); /* the driver has its own by now */
+    CHECK_EQ(weft_read(ends[1], buf, 1, 0), -ETIMEDOUT); /* the driver has opened its own by now */
     int before = count_descriptors();
     for (int room = 0; room <= 5; room++) {
         int count = room;
@@ -76,7 +77,7 @@ static void *truncated(void *arg)
         }
         CHECK_EQ(count_descriptors(), before);
     }
-    /* One that reads plain bytes gets none. */
+    /* A plain read receives no descriptors. */
     CHECK_EQ(weft_send_fds(ends[0], "hi", 2, fds, 5, WEFT_FOREVER), 2);
     CHECK_EQ(weft_read(ends[1], buf, sizeof buf, WEFT_FOREVER), 2);
     CHECK_EQ(count_descriptors(), before);
@@ -90,7 +91,7 @@ EACH_DRIVER(truncated_descriptors_are_not_leaked)
     on(driver, truncated);
 }
 
-/* The process has no number left for some of them. */
+/* The process has no free numbers for some of them. */
 static void *exhausted(void *arg)
 {
     struct rlimit limit, low;
@@ -124,7 +125,7 @@ EACH_DRIVER(received_descriptors_do_not_leak_at_fd_limit)
     on(driver, exhausted);
 }
 
-/* A number that Weft knew as something else, closed behind its back, comes again with a message. */
+/* A number that Weft knew as another file was closed without Weft, and is reused by a message. */
 static void *renumbered(void *arg)
 {
     int ends[2], pipes[2], old[2], got[1], count = 1;
@@ -132,7 +133,7 @@ static void *renumbered(void *arg)
     CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
     CHECK_EQ(weft_socketpair(SOCK_STREAM, old), 0);
-    CHECK_EQ(weft_read(old[0], buf, 1, weft_after(1000000)), -ETIMEDOUT); /* found empty */
+    CHECK_EQ(weft_read(old[0], buf, 1, weft_after(1000000)), -ETIMEDOUT); /* known to be empty */
     CHECK_EQ(weft_send_fds(ends[0], "p", 1, &pipes[0], 1, WEFT_FOREVER), 1);
     CHECK_EQ(write(pipes[1], "abc", 3), 3);
     close(old[0]);
@@ -153,10 +154,11 @@ EACH_DRIVER(received_fd_with_reused_number_is_registered_anew)
     on(driver, renumbered);
 }
 
-/* Closed past the runtime, which knows it as a file: what has the number now is not read as one. */
+/* Weft knows the number as a file, which was closed without Weft: the new descriptor with that
+ * number is not read as a file. */
 static void *writes_late(void *arg)
 {
-    weft_sleep(60000000000); /* so that the test fails where it would wait for ever */
+    weft_sleep(60000000000); /* so that the test fails instead of waiting for ever */
     (void)!write(*(int *)arg, "x", 1);
     return NULL;
 }
@@ -189,8 +191,8 @@ EACH_DRIVER(socket_with_reused_file_fd_honours_deadline)
     on(driver, reads_what_was_a_file);
 }
 
-/* The same while an operation on the file is not over: that one is closed, and there is nothing to
- * read. */
+/* The same while an operation on the old file is pending: that file is closed, and there is nothing
+ * to read. */
 static void *reads_what_is_in_use_as_a_file(void *arg)
 {
     int ends[2], fd = memfd_create("file", MFD_CLOEXEC);
@@ -221,7 +223,7 @@ EACH_DRIVER(reused_fd_with_pending_file_op_returns_ebadfd)
     on(driver, reads_what_is_in_use_as_a_file);
 }
 
-/* recvmsg as the system has it: control data of the user's own. */
+/* The plain recvmsg: the user handles the control data. */
 static void *by_message(void *arg)
 {
     int ends[2], fd = STDERR_FILENO, got;

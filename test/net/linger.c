@@ -1,5 +1,6 @@
-/* A close that takes long, because SO_LINGER waits for a peer that does not read: the kernel gives
- * the number away before it is through, and whoever gets it is not kept by that. */
+/* A slow close: SO_LINGER waits for a peer that does not read. The kernel frees the descriptor
+ * number before the close returns; a new descriptor with that number must not be delayed by the
+ * close. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -10,7 +11,8 @@
 
 #define LINGER_S 60
 #define PATIENCE_S                                                                                 \
-    40 /* less than that; a signal may end it earlier, as a stop of the process is one */
+    40 /* less than that: a signal may end the close earlier, and stopping the process is a
+        * signal */
 
 static int victim, peer;
 static atomic_bool closed;
@@ -30,7 +32,7 @@ static void connect_both(void)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* More is written than the peer takes without reading. */
+/* Writes more than the peer buffers without reading. */
 static void fill(void)
 {
     static char block[1 << 16];
@@ -47,7 +49,7 @@ static void *close_it(void *arg)
     return arg;
 }
 
-/* A pair of sockets, one of which has the number; as soon as it can be had. It is the first. */
+/* Opens a socket pair, as soon as one of the two gets the number. It becomes the first. */
 static void take_number(int (*make)(int out[2]), int ends[2])
 {
     double from = check_seconds();
@@ -81,7 +83,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* It works, with waits on both sides. */
+/* The pair works, with waits on both sides. */
 static void talk(int ends[2])
 {
     weft_fiber other;
@@ -112,13 +114,13 @@ static void *number_comes_to_us(void *arg)
     talk(ends);
     CHECK_EQ(weft_close(peer), 0); /* a reset, which ends the linger */
     CHECK_EQ(weft_join(closer, NULL, WEFT_FOREVER), 0);
-    talk(ends); /* the end of that close was not about this one */
+    talk(ends); /* the end of that close did not affect this descriptor */
     CHECK_EQ(weft_close(ends[0]), 0);
     CHECK_EQ(weft_close(ends[1]), 0);
     return arg;
 }
 
-/* And it is closed before the first close is through. */
+/* And it is closed before the first close returns. */
 static void *number_comes_and_goes(void *arg)
 {
     int ends[2];
@@ -141,7 +143,7 @@ static int others(int out[2])
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, out);
 }
 
-/* Nobody closes anything in a child. */
+/* The child closes nothing. */
 static void write_in_a_child(int fd)
 {
     int status;
@@ -164,7 +166,8 @@ static void *write_on_a_thread(void *arg)
     return NULL;
 }
 
-/* Past us: whether it is what is being closed cannot be told before that is over; then it can. */
+/* The number is reused without Weft: until the close returns, Weft cannot tell whether the number
+ * still names the closing socket; afterwards it can. */
 static void *number_comes_to_others(void *arg)
 {
     int ends[2];
@@ -190,7 +193,7 @@ static void *number_comes_to_others(void *arg)
 
 static void on(enum weft_driver driver, void *(*fn)(void *))
 {
-    /* The closer's worker is kept by the kernel, and the others go on. */
+    /* The kernel blocks the closing fiber's worker; the other workers keep running. */
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver, .hog_ns = -1};
     weft_pool *pool;
     weft_fiber fiber;

@@ -1,5 +1,5 @@
-/* The end of an operation against the waits of its fiber, where tickets begin anew. Races are the
- * explorer's (test/model). */
+/* The completion of an operation against the waits of its fiber, where tickets wrap around. The
+ * races are explored in test/model. */
 /* labels: valgrind */
 #include "net/op_state.h"
 #include "base/link.h"
@@ -8,7 +8,7 @@
 
 #define LAST ((UINT64_C(1) << (64 - WEFT__TICKET_SHIFT)) - 1)
 
-/* A task that runs, after a wait with this ticket. */
+/* A running task whose last wait had this ticket. */
 static void run_after(struct weft__task *task, uint64_t ticket)
 {
     atomic_store(&task->state, ticket << WEFT__TICKET_SHIFT | WEFT__TASK_RUNNING);

@@ -1,4 +1,4 @@
-/* Options of sockets: they are set, and what cannot be is refused. */
+/* Socket options: they are set, and invalid ones are refused. */
 /* labels: valgrind */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -50,7 +50,7 @@ TEST(socket_options_are_set_and_reset)
     CHECK_EQ(weft_set_linger(fd, 0), 0);
     CHECK_EQ(weft_set_linger(fd, WEFT_LINGER_DEFAULT), 0);
     int err = weft_set_busy_poll(fd, 0);
-    CHECK(err == 0 || err == -EOPNOTSUPP); /* qemu has none */
+    CHECK(err == 0 || err == -EOPNOTSUPP); /* not available under qemu */
     CHECK_EQ(weft_take_error(fd), 0);
     CHECK_EQ(weft_close(fd), 0);
 }
@@ -134,7 +134,7 @@ TEST(reuseport_first_fails_if_address_is_in_use)
     CHECK_EQ(weft_close(second), 0);
 }
 
-/* The connection is made, but not seen before it says something. */
+/* The connection is established, but not accepted before it has sent data. */
 static void *defers(void *arg)
 {
     struct weft_addr addr;
@@ -160,8 +160,8 @@ EACH_DRIVER(deferred_accept_waits_for_data)
     CHECK_EQ(weft_run(defers, NULL, NULL, &opts), 0);
 }
 
-/* Writes a part, corked or with MSG_MORE, and the rest. True: the part did not go before the rest
- * was there. */
+/* Writes a part, corked or with MSG_MORE, and then the rest. Returns true if the part was not sent
+ * before the rest was written. */
 static bool holds(int client, int server, bool cork)
 {
     char buf[8];
@@ -178,7 +178,7 @@ static bool holds(int client, int server, bool cork)
     }
     CHECK_EQ(weft_read_full(server, buf + got, 4 - got, NULL, WEFT_FOREVER), 0);
     CHECK(memcmp(buf, "abcd", 4) == 0);
-    /* The system itself lets it go after 200 ms, by a clock of its own that need not be as fine. */
+    /* The kernel itself sends the part after 200 ms, by a clock that may be coarser. */
     CHECK(early == -ETIMEDOUT || (early == 2 && weft_now() - began >= 150000000));
     return early == -ETIMEDOUT;
 }
@@ -205,7 +205,7 @@ EACH_DRIVER(cork_combines_small_writes)
     CHECK_EQ(weft_run(corks, NULL, NULL, &opts), 0);
 }
 
-/* Lingering for no time resets: the peer is told at once. */
+/* A linger time of zero resets the connection: the peer learns at once. */
 static void *resets(void *arg)
 {
     struct weft_addr addr;

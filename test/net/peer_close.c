@@ -1,4 +1,4 @@
-/* Peers that end at every byte, orderly or by a reset, and writes to what nobody reads: no signal
+/* Peers that close or reset after every number of bytes, and writes that no peer reads: no SIGPIPE
  * is raised. */
 /* labels: valgrind */
 #include <fcntl.h>
@@ -36,7 +36,7 @@ struct half {
     bool reset;
 };
 
-/* Writes so many bytes, one by one, then ends. */
+/* Writes this many bytes, one by one, then closes. */
 static void *ends_after(void *arg)
 {
     struct half *h = arg;
@@ -70,7 +70,7 @@ static void *at_every_byte(void *arg)
             for (size_t i = 0; i < done; i++) {
                 CHECK_EQ(buf[i], i);
             }
-            if (kind == 2) { /* a reset may overtake what was read by nobody */
+            if (kind == 2) { /* a reset may overtake unread data */
                 CHECK(err == -ECONNRESET || (err == 0 && bytes == BYTES));
             } else {
                 CHECK_EQ(done, bytes);
@@ -89,7 +89,7 @@ EACH_DRIVER(peer_closing_after_any_byte_count_is_handled)
     on(driver, 2, at_every_byte);
 }
 
-/* Reads so many bytes, then ends; the other side writes more than any buffer holds. */
+/* Reads this many bytes, then closes; the other side writes more than any buffer holds. */
 static void *stops_reading(void *arg)
 {
     struct half *h = arg;
@@ -132,7 +132,8 @@ static void *writes_to_leaver(void *arg)
 
 EACH_DRIVER(write_to_closed_peer_returns_epipe_without_signal)
 {
-    on(driver, 1, writes_to_leaver); /* on the program's own thread, where SIGPIPE would kill */
+    on(driver, 1, writes_to_leaver); /* on the program's own thread, where SIGPIPE would kill the
+                                      * process */
     on(driver, 2, writes_to_leaver);
 }
 
@@ -165,7 +166,7 @@ static bool is_pending(void)
     return sigismember(&set, SIGPIPE) == 1;
 }
 
-/* A handler of the program's stays, is not called by us, and is called by others. */
+/* The program's handler stays installed; Weft's writes do not trigger it, other writes do. */
 static void *with_handler(void *arg)
 {
     sigset_t pipe, old;
@@ -173,7 +174,8 @@ static void *with_handler(void *arg)
     CHECK_EQ(signals, 0);
     CHECK_EQ(raise(SIGPIPE), 0);
     CHECK_EQ(signals, 1);
-    /* Blocked by the program: ours leaves nothing behind, and takes nothing away. */
+    /* Blocked by the program: Weft leaves no SIGPIPE pending, and consumes none of the
+     * program's. */
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &pipe, &old), 0);
@@ -197,7 +199,8 @@ EACH_DRIVER(sigpipe_handler_of_program_is_kept)
     CHECK(now.sa_handler == count);
 }
 
-/* As on a kernel before 6.18, whose pwritev2 has no flag for it. False: it cannot be made to. */
+/* As on a kernel before 6.18, whose pwritev2 has no flag against SIGPIPE. Returns false if this
+ * kernel cannot be made to behave so. */
 static bool forget_flag(void)
 {
     struct sock_filter rules[] = {

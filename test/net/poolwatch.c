@@ -1,4 +1,4 @@
-/* Watches on a pool: when the callback is called, and how a watch ends. */
+/* Watches on a pool: when the callback runs, and how a watch ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -12,9 +12,9 @@
 #include "io/drivers.h"
 
 static weft_pool *pool;
-static int ends[2]; /* the first is watched */
+static int ends[2]; /* the first one is watched */
 
-/* Above the numbers that the runtime opens by itself. */
+/* Above the numbers that the runtime opens itself. */
 static void connect_pair(void)
 {
     int pair[2];
@@ -25,7 +25,7 @@ static void connect_pair(void)
     close(pair[0]);
 }
 
-/* What the callbacks have seen. */
+/* The events that the callbacks have seen. */
 static atomic_int calls, running, most, last;
 static weft_sem called;
 
@@ -86,8 +86,7 @@ static void leave(void)
     weft_sem_release(&called, 1);
 }
 
-/* --- calls -------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static void take_byte(int fd, int event, void *arg)
 {
@@ -119,7 +118,7 @@ EACH_DRIVER(watch_calls_back_in_fiber_each_time_fd_is_readable)
     CHECK_EQ(atomic_load(&calls), 11);
 }
 
-/* Takes nothing for a while, and waits in between. */
+/* Does not read for a while, and waits in between. */
 static void take_late(int fd, int event, void *arg)
 {
     note(event);
@@ -191,8 +190,7 @@ EACH_DRIVER(fd_has_separate_read_and_write_watches)
     finish();
 }
 
-/* --- ends --------------------------------------------------------------------------------------
- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 EACH_DRIVER(removed_watch_is_not_called_again)
 {
@@ -201,7 +199,7 @@ EACH_DRIVER(removed_watch_is_not_called_again)
     put('x');
     await_call();
     int err = weft_pool_watch_remove(pool, ends[0], WEFT_READABLE);
-    CHECK(err == 0 || err == -EINPROGRESS); /* it posts before it has returned */
+    CHECK(err == 0 || err == -EINPROGRESS); /* the callback posts before it returns */
     CHECK_EQ(weft_pool_watch_remove(pool, ends[0], WEFT_READABLE), -ENOENT);
     CHECK_EQ(weft_pool_watch_cancel(pool, ends[0], WEFT_READABLE), -ENOENT);
     put('y');
@@ -250,7 +248,7 @@ EACH_DRIVER(reused_fd_can_be_watched_at_once)
     CHECK_EQ(ends[0], number);
     CHECK_EQ(weft_pool_watch_add(pool, number, WEFT_READABLE, take_byte, &ends), 0);
     put('x');
-    await_call(); /* the close of the old one and the byte of the new one, in any order */
+    await_call(); /* the close of the old descriptor and the byte of the new one, in either order */
     await_call();
     CHECK_EQ(weft_pool_watch_cancel(pool, number, WEFT_READABLE), 0);
     finish();
@@ -267,7 +265,7 @@ EACH_DRIVER(cancelling_pool_stop_ends_its_watches)
     finish();
 }
 
-/* The cancel interrupts the wait of the watch, never one of its callback. */
+/* The cancel interrupts the wait of the watch, never a wait of its callback. */
 static void wait_undisturbed(int fd, int event, void *arg)
 {
     (void)arg;
@@ -307,8 +305,7 @@ EACH_DRIVER(watch_cancel_is_reported_once_and_interrupts_no_callback)
     CHECK_EQ(atomic_load(&most), 1);
 }
 
-/* --- what cannot be watched ---------------------------------------------------------------------
- */
+/* --- invalid descriptors ---------------------------------------------------------------------- */
 
 TEST(watch_of_fd_without_readiness_is_refused)
 {
@@ -340,8 +337,8 @@ TEST(watch_on_stopped_pool_is_refused)
     finish();
 }
 
-/* Every request for memory fails in turn, until none is left to fail. The pool is started after
- * that: nobody else asks for memory meanwhile. */
+/* Every allocation fails in turn, until none is left to fail. The pool is started after that, so
+ * that no other thread allocates meanwhile. */
 TEST(watch_without_memory_is_refused_without_leak)
 {
     create(WEFT_DRIVER_AUTO, 1);

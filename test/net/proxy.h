@@ -1,6 +1,6 @@
-/* A TCP proxy that misbehaves: between a client and a server it cuts what passes into small
- * segments, stops reading so that the window closes, and resets connections. One plain thread,
- * plain system calls: nothing of what it tests.
+/* A misbehaving TCP proxy between a client and a server: it cuts the data into small segments,
+ * stops reading so that the window closes, and resets connections. It uses one plain thread and
+ * plain system calls, so that it does not depend on the code under test.
  *
  *     struct proxy proxy;
  *     proxy_start(&proxy, &server, &(struct proxy_opts){.seed = check_seed(), .segment = 1});
@@ -8,9 +8,8 @@
  *     ...
  *     proxy_stop(&proxy);
  *
- * A half-close is passed on when all before it was. Connections that are open at the stop are
- * closed.
- */
+ * A half-close is forwarded after all data before it. Connections that are open at the stop are
+ * closed. */
 #ifndef WEFT_TEST_NET_PROXY_H
 #define WEFT_TEST_NET_PROXY_H
 
@@ -29,29 +28,28 @@
 #define PROXY_MOST 64 /* connections at a time */
 #define PROXY_BUFFER 16384
 #define PROXY_SEGMENT                                                                              \
-    1400 /* as of a real network: those of loopback are larger than a small window */
+    1400 /* as on a real network: loopback segments are larger than a small window */
 
 struct proxy_opts {
     uint64_t seed;
-    int segment;     /* writes are of 1 to so many bytes; 0: of what there is */
-    int stall_ms;    /* now and then it stops reading for up to so long */
-    int recv_bytes;  /* size of the kernel's receive buffers: how much window there is; 0: the
-                        system's */
-    int reset_after; /* after 1 to so many bytes a connection is reset at both ends; 0: never */
+    int segment;     /* writes are of 1 to this many bytes; 0: all available */
+    int stall_ms;    /* sometimes it stops reading for up to this long */
+    int recv_bytes;  /* receive buffer size, which limits the window; 0: default */
+    int reset_after; /* reset both ends after 1 to this many bytes; 0: never */
 };
 
 struct proxy_way {
     int from, to;
     char buf[PROXY_BUFFER];
     int used, sent;
-    bool ended; /* `from` has no more */
-    bool shut;  /* and `to` was told */
+    bool ended; /* end of stream at `from` */
+    bool shut;  /* and forwarded to `to` */
     double stalled_until;
 };
 
 struct proxy_connection {
     struct proxy_way ways[2];
-    long left; /* bytes before the reset; -1: none */
+    long left; /* bytes before the reset; -1: no reset */
     bool open;
 };
 
@@ -127,7 +125,7 @@ static void proxy_close(struct proxy_connection *c, bool reset)
     c->open = false;
 }
 
-/* False: an end has broken the connection, and the other learns of it. */
+/* Returns false if one end has broken the connection; the other end is then reset. */
 static bool proxy_read(struct proxy *p, struct proxy_way *way)
 {
     ssize_t n = recv(way->from, way->buf, sizeof way->buf, 0);
@@ -184,7 +182,7 @@ static bool proxy_step(struct proxy *p, struct proxy_connection *c, struct proxy
     return fine;
 }
 
-/* What a way has to wait for at its two ends. */
+/* The poll events of one direction at its two ends. */
 static void proxy_want(const struct proxy_way *way, double now, short *from, short *to)
 {
     if (!proxy_is_empty(way)) {

@@ -1,4 +1,4 @@
-/* Names against a name server of our own, and connections to what they name. */
+/* Names resolved by a name server in the test, and connections to the resolved addresses. */
 #include <arpa/inet.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -13,7 +13,7 @@ static int server;
 static char servers[64];
 static pthread_t server_thread;
 
-/* Answers one question: type A and AAAA of a few names. 0: no answer. */
+/* Answers one question: types A and AAAA for a few names. Returns 0 for no answer. */
 static size_t answer(unsigned char *msg, size_t len)
 {
     char name[64];
@@ -117,7 +117,8 @@ static bool have_resolver(void)
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-/* A name that only the hosts file knows. False: this machine has none but its own. */
+/* A name that is only in the hosts file. Returns false if this machine has only its own name
+ * there. */
 static bool name_of_hosts(char *out, size_t size)
 {
     char line[512];
@@ -154,7 +155,7 @@ static void *names(void *arg)
     if (name_of_hosts(host, sizeof host)) {
         CHECK(resolve(host, addrs, 4, WEFT_FOREVER) > 0); /* the server knows no such name */
     }
-    /* A try that is too short to be answered, and those after it, each twice as long. */
+    /* A try too short to be answered, and the tries after it, each twice as long. */
     const struct weft_resolve_opts brief = {
         .servers = servers, .try_timeout_ns = 1000, .tries = 18};
     CHECK_EQ(weft_resolve("four.test", 80, addrs, 4, &brief, WEFT_FOREVER), 1);
@@ -204,7 +205,7 @@ EACH_DRIVER(resolve_of_unresponsive_server_ends_on_deadline_or_cancel)
     }
 }
 
-/* Until the deadline, by as many tries as can be; of two servers, which double them. */
+/* Until the deadline, with as many tries as fit; with two servers, twice as many. */
 static void *asks_on_and_on(void *arg)
 {
     struct weft_addr addr;
@@ -243,7 +244,7 @@ TEST(numeric_hosts_resolve_without_server)
     CHECK_EQ(weft_resolve("x", 65536, &addr, 1, NULL, WEFT_FOREVER), -EINVAL);
 }
 
-/* The first address is refused: the second is tried at once. */
+/* The first address refuses: the second is tried at once. */
 static void *refused_then_taken(void *arg)
 {
     struct weft_addr addrs[2];
@@ -266,7 +267,7 @@ EACH_DRIVER(dial_tries_next_address_after_refusal)
     on(driver, refused_then_taken);
 }
 
-/* One that does not answer: its listener's queue is full. */
+/* An address that does not answer, because its listener's backlog is full. */
 static void *slow_beside_fast(void *arg)
 {
     struct weft_addr addrs[2];

@@ -1,4 +1,4 @@
-/* A server that was killed is started again at once, on the same address. */
+/* A killed server restarts immediately on the same address. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,8 +9,7 @@
 
 #define HOUR INT64_C(3600000000000)
 
-/* --- the server: another process ----------------------------------------------------------------
- */
+/* --- the server: another process -------------------------------------------------------------- */
 
 struct start {
     const char *address;
@@ -30,12 +29,12 @@ static void *serve(void *arg)
     int fd = weft_listen(start->address, NULL);
     CHECK(fd >= 0);
     CHECK_EQ(weft_addr_local(fd, &at), 0);
-    started(accept_one, (void *)(intptr_t)fd); /* in flight, where there is a ring */
+    started(accept_one, (void *)(intptr_t)fd); /* in flight, if the driver is a ring */
     CHECK_EQ(write(start->tell, &at, sizeof at), sizeof at);
     return weft_fiber_park(WEFT_FOREVER) ? arg : NULL;
 }
 
-/* Returns when it listens. */
+/* Returns when the server listens. */
 static pid_t start_server(const char *address, enum weft_driver driver, struct weft_addr *at)
 {
     int ends[2];
@@ -51,7 +50,7 @@ static pid_t start_server(const char *address, enum weft_driver driver, struct w
         _exit(0);
     }
     close(ends[1]);
-    CHECK_EQ(read(ends[0], at, sizeof *at), sizeof *at); /* else it could not */
+    CHECK_EQ(read(ends[0], at, sizeof *at), sizeof *at); /* otherwise it could not listen */
     close(ends[0]);
     return pid;
 }
@@ -89,21 +88,20 @@ EACH_DRIVER(killed_server_restarts_at_once_on_same_address)
     unlink(path);
 }
 
-/* --- an address that is really in use ------------------------------------------------------------
- */
+/* --- an address that is really in use --------------------------------------------------------- */
 
-/* If it were not seen whose it is, this would take an hour. */
+/* If the runtime did not see who owns the address, this would take an hour. */
 TEST(listen_on_address_of_live_process_fails_at_once)
 {
     static const char *const addresses[] = {"127.0.0.1:0", "unix:@"};
     const struct weft_listen_opts patient = {.retry_ns = HOUR};
     for (int i = 0; i < 2; i++) {
         struct weft_addr at;
-        pid_t pid = start_server(addresses[i], WEFT_DRIVER_EPOLL, &at); /* another's */
+        pid_t pid = start_server(addresses[i], WEFT_DRIVER_EPOLL, &at); /* another process's */
         CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
         CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
         kill_server(pid);
-        int fd = weft_listen(addresses[i], NULL); /* our own */
+        int fd = weft_listen(addresses[i], NULL); /* this process's */
         CHECK(fd >= 0);
         CHECK_EQ(weft_addr_local(fd, &at), 0);
         CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
@@ -111,7 +109,7 @@ TEST(listen_on_address_of_live_process_fails_at_once)
     }
 }
 
-/* A socket that has the address and does not listen: it is in no table. */
+/* A socket that is bound and does not listen: no kernel table lists it. */
 static int block(struct weft_addr *at)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

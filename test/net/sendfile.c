@@ -1,4 +1,4 @@
-/* From file to socket, and by way of a pipe. */
+/* sendfile from a file to a socket, and splice through a pipe. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ static void on(enum weft_driver driver, weft_fn fn)
     CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
 }
 
-/* A file without a name, with `content` at an offset. */
+/* An unnamed file with `content` at an offset. */
 static int file_at(int64_t offset)
 {
     char name[] = "/tmp/weft-sendfile-XXXXXX";
@@ -36,7 +36,7 @@ struct reader {
     bool wrong;
 };
 
-/* Reads to the end, and compares. */
+/* Reads until the end of stream, and compares. */
 static void *reads(void *arg)
 {
     struct reader *r = arg;
@@ -63,7 +63,7 @@ static void *sends(void *arg)
         CHECK_EQ(lseek(file, 11, SEEK_SET), 11);
         CHECK_EQ(weft_sendfile_all(ends[0], file, offsets[i], BYTES, &done, WEFT_FOREVER), 0);
         CHECK_EQ(done, BYTES);
-        CHECK_EQ(lseek(file, 0, SEEK_CUR), 11); /* not its business */
+        CHECK_EQ(lseek(file, 0, SEEK_CUR), 11); /* sendfile leaves the file position alone */
         CHECK_EQ(weft_sendfile(ends[0], file, offsets[i] + BYTES, 1, WEFT_FOREVER), 0);
         CHECK_EQ(weft_close(ends[0]), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
@@ -80,7 +80,7 @@ EACH_DRIVER(sendfile_sends_from_any_offset)
     on(driver, sends);
 }
 
-/* More is asked for than there is, by more than one system call could move. */
+/* The request is larger than the file, by more than one system call could move. */
 static void *asks_too_much(void *arg)
 {
     int ends[2], file = file_at(0);
@@ -116,7 +116,7 @@ static void *sends_all(void *arg)
                                                WEFT_FOREVER);
 }
 
-/* Somebody shortens the file while the receiver keeps the sender waiting. */
+/* The file is truncated while the receiver keeps the sender waiting. */
 static void *cuts(void *arg)
 {
     int ends[2];
@@ -152,7 +152,7 @@ EACH_DRIVER(sendfile_of_truncated_file_reports_end)
     on(driver, cuts);
 }
 
-/* No signal, on whichever thread; a pipe too. */
+/* No SIGPIPE, on any thread; also for a pipe. */
 static void *peer_is_gone(void *arg)
 {
     int ends[2], file = file_at(0), pipes[2];
@@ -193,7 +193,7 @@ static void *pumps(void *arg)
     }
     CHECK_EQ(n, 0);
     if (!s->to_at) {
-        CHECK_EQ(weft_close(s->to), 0); /* the next stage sees the end */
+        CHECK_EQ(weft_close(s->to), 0); /* the next stage sees the end of stream */
     }
     return NULL;
 }
@@ -207,7 +207,7 @@ static void *splices(void *arg)
     CHECK_EQ(ftruncate(to, 0), 0);
     CHECK_EQ(pipe2(first, O_CLOEXEC), 0);
     CHECK_EQ(pipe2(second, O_CLOEXEC), 0);
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0); /* that would block */
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0); /* it would block */
     struct stage stages[4] = {
         {.from = from, .from_at = &from_at, .to = first[1]},
         {.from = first[0], .to = ends[0]},
@@ -227,7 +227,7 @@ static void *splices(void *arg)
     CHECK_EQ(weft_close(first[0]), 0);
     CHECK_EQ(weft_close(second[0]), 0);
     CHECK_EQ(weft_close(ends[1]), 0);
-    CHECK_EQ(weft_splice(from, NULL, to, NULL, 1, false, WEFT_FOREVER), -EINVAL); /* no pipe */
+    CHECK_EQ(weft_splice(from, NULL, to, NULL, 1, false, WEFT_FOREVER), -EINVAL); /* not a pipe */
     CHECK_EQ(weft_splice(-1, NULL, to, NULL, 1, false, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_close(from), 0);
     CHECK_EQ(weft_close(to), 0);

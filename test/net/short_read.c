@@ -1,12 +1,12 @@
-/* Sockets whose reads end before what is there does: a short read says nothing about what follows,
- * and the next must not wait for news. */
+/* Sockets whose reads return less than is available: a short read does not mean that the socket is
+ * empty, and the next read must not wait for an event. */
 /* labels: valgrind */
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "io/drivers.h"
 
-/* At its deadline a read tries once more: it must come much earlier. */
+/* A read tries once more at its deadline, so it must return much earlier. */
 #define LONG_NS 60000000000
 
 static void on(enum weft_driver driver, weft_fn fn)
@@ -25,7 +25,8 @@ static void expect(int fd, const char *text)
     CHECK(weft_now() - begin < LONG_NS);
 }
 
-/* So that its driver has been told of it, and tells of nothing twice. */
+/* Makes the driver watch the descriptor; an edge-triggered driver does not report an event
+ * twice. */
 static void wait_in_vain(int fd)
 {
     char byte;
@@ -64,7 +65,7 @@ EACH_DRIVER(packets_after_short_read_are_received)
 
 /* --- descriptors among bytes ------------------------------------------------------------------ */
 
-/* A read does not go past bytes that came with a descriptor. */
+/* A read stops at bytes that came with a descriptor. */
 static void bytes_behind_a_descriptor(int from, int to)
 {
     wait_in_vain(to);
@@ -82,7 +83,7 @@ static void *reads_past_descriptors(void *arg)
     struct weft_addr addr;
     CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
     bytes_behind_a_descriptor(ends[0], ends[1]);
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0); /* not of our making */
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0); /* not opened by Weft */
     bytes_behind_a_descriptor(ends[0], ends[1]);
     int listener = weft_listen("unix:@", NULL);
     CHECK(listener >= 0);
@@ -105,7 +106,7 @@ EACH_DRIVER(bytes_after_untaken_descriptor_are_read)
 
 /* --- urgent bytes ----------------------------------------------------------------------------- */
 
-/* A read does not go past the place of an urgent byte of TCP, which it passes over. */
+/* A read stops at the position of a TCP urgent byte, which it skips. */
 static void *reads_past_urgent_bytes(void *arg)
 {
     struct weft_addr addr;

@@ -1,5 +1,5 @@
-/* Paths of Unix sockets: what was left behind is taken over, what lives or is something else is not
- * touched. */
+/* Paths of Unix sockets: a stale socket file is taken over; a live socket or another kind of file
+ * is not touched. */
 /* labels: valgrind */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ TEST(stale_unix_socket_path_is_taken_over)
         CHECK(client >= 0);
         CHECK_EQ(weft_close(client), 0);
         CHECK_EQ(weft_close(fd), 0);
-        CHECK(is_there(path)); /* as after a KILL */
+        CHECK(is_there(path)); /* as after SIGKILL */
     }
     CHECK_EQ(unlink(path), 0);
     end();
@@ -62,7 +62,7 @@ TEST(live_unix_socket_path_is_eaddrinuse)
     ino_t before = number(path);
     CHECK(fd >= 0);
     CHECK_EQ(weft_listen(address, NULL), -EADDRINUSE);
-    CHECK_EQ(weft_datagram_open(address, NULL), -EADDRINUSE); /* of another type */
+    CHECK_EQ(weft_datagram_open(address, NULL), -EADDRINUSE); /* a socket of another type */
     CHECK_EQ(number(path), before);
     int client = weft_connect(address, WEFT_FOREVER);
     CHECK(client >= 0);
@@ -72,7 +72,7 @@ TEST(live_unix_socket_path_is_eaddrinuse)
     end();
 }
 
-/* One whose backlog is full lives too. */
+/* A socket whose backlog is full is live, too. */
 TEST(unix_socket_path_with_full_backlog_is_eaddrinuse)
 {
     int clients[8], n = 0;
@@ -115,7 +115,7 @@ TEST(path_that_is_not_socket_is_kept)
     CHECK_EQ(symlink("nowhere", path), 0);
     stays();
     CHECK_EQ(unlink(path), 0);
-    /* A link to the socket of a process that is gone: neither goes. */
+    /* A link to the socket of a process that is gone: neither is removed. */
     fd = weft_listen(other, NULL);
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);

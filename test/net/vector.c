@@ -1,4 +1,4 @@
-/* Whole vectors, whatever parts they go in; and reads that leave what they saw. */
+/* Complete vectors, in whatever parts they are transferred; and reads with MSG_PEEK. */
 /* labels: valgrind */
 #include <fcntl.h>
 #include <limits.h>
@@ -88,7 +88,7 @@ EACH_DRIVER(whole_vectors_pass_through_small_buffers)
     on(driver, vectors);
 }
 
-/* The end or an error in the middle: what was moved is told. */
+/* The end of stream or an error in the middle: the transferred count is returned. */
 static void *ends_early(void *arg)
 {
     int pair[2];
@@ -107,7 +107,7 @@ static void *ends_early(void *arg)
     CHECK_EQ(done, 0);
     CHECK_EQ(weft_readv_full(pair[1], iov, -1, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_writev_all(pair[1], iov, IOV_MAX + 1, NULL, WEFT_FOREVER), -EINVAL);
-    CHECK_EQ(weft_writev_all(pair[1], NULL, 0, &done, WEFT_FOREVER), 0); /* nothing is all */
+    CHECK_EQ(weft_writev_all(pair[1], NULL, 0, &done, WEFT_FOREVER), 0); /* nothing is everything */
     CHECK_EQ(weft_readv_full(pair[1], &iov[1], 1, &done, WEFT_FOREVER), 0);
     CHECK_EQ(weft_close(pair[1]), 0);
     return arg;
@@ -130,8 +130,8 @@ static void connect_pair(int pair[2])
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* A look at less than was asked for must not be taken for the end of what there is, as a read of
- * TCP is. */
+/* A short MSG_PEEK must not be taken to mean that the socket is empty, as a short read of TCP
+ * is. */
 static void *peeks(void *arg)
 {
     int pair[2];
@@ -160,12 +160,12 @@ EACH_DRIVER(peek_leaves_bytes_unread)
     on(driver, peeks);
 }
 
-/* --- more than a number of 32 bits says ------------------------------------------------------- */
+/* --- more than 32 bits of length -------------------------------------------------------------- */
 
 #define HUGE_BYTES ((size_t)1 << 32)
 
-/* The kernel takes 2 GiB at most at once; a ring counts in 32 bits, and would take 4 GiB for
- * nothing. */
+/* The kernel transfers 2 GiB at most per call; a ring counts in 32 bits, and would take 4 GiB for
+ * 0. */
 static void *asks_for_much(void *arg)
 {
     int pair[2];
@@ -194,7 +194,7 @@ static void *asks_for_much(void *arg)
 
 EACH_DRIVER(read_count_beyond_32_bits_is_accepted)
 {
-    if (!drivers_under_valgrind()) { /* it looks at every byte that might be written */
+    if (!drivers_under_valgrind()) { /* it checks every byte that might be written */
         on(driver, asks_for_much);
     }
 }

@@ -1,4 +1,4 @@
-/* Every call that can wait, against every way in which a wait ends, on every driver. */
+/* Every call that can wait, with every way a wait can end, on every driver. */
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -32,7 +32,7 @@ static void clean(void)
     file = -1;
 }
 
-/* --- where a call finds nothing to do ------------------------------------------------------- */
+/* --- setups in which a call has to wait ----------------------------------------------------- */
 
 static void empty_stream(void)
 {
@@ -112,7 +112,7 @@ static void listens_tcp(void)
     CHECK(ends[0] >= 0);
 }
 
-/* A listener from elsewhere, whose accept would block the thread. */
+/* A listener not opened by Weft, whose accept would block the thread. */
 static void listens_blocking(void)
 {
     listens_tcp();
@@ -121,7 +121,7 @@ static void listens_blocking(void)
     CHECK_EQ(fcntl(ends[0], F_SETFL, mode & ~O_NONBLOCK), 0);
 }
 
-/* A Unix listener with a full backlog: the kernel takes one more than it was told. */
+/* A Unix listener with a full backlog: the kernel accepts one more than the given limit. */
 static void full_backlog(void)
 {
     snprintf(name, sizeof name, "unix:@weft-waits-%d", (int)getpid());
@@ -135,14 +135,14 @@ static void full_backlog(void)
     CHECK_EQ(fd, -ETIMEDOUT);
 }
 
-/* TCP drops what comes to a full backlog, and the client asks again in a second. */
+/* TCP drops connections to a full backlog, and the client retries in a second. */
 static void full_backlog_tcp(void)
 {
     ends[1] = weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.backlog = 1});
     CHECK(ends[1] >= 0);
     CHECK_EQ(weft_addr_local(ends[1], &addr), 0);
     weft_addr_format(&addr, name, sizeof name);
-    for (int i = 0; i < 2; i++) { /* one more than it was told, here too */
+    for (int i = 0; i < 2; i++) { /* one more than the given limit, here too */
         extra[i] = weft_connect(name, WEFT_FOREVER);
         CHECK(extra[i] >= 0);
     }
@@ -313,7 +313,7 @@ static const struct call {
     const char *name;
     void (*prepare)(void);
     int64_t (*call)(int64_t deadline);
-    bool own; /* the descriptor is the call's own: nobody else closes it */
+    bool own; /* the call owns the descriptor: no other fiber closes it */
 } calls[] = {
     {"read of a socket", empty_stream, do_read, false},
     {"read of a pipe", empty_pipe, do_read, false},
@@ -350,7 +350,7 @@ static const struct call {
 };
 #define CALLS (int)(sizeof calls / sizeof *calls)
 
-/* --- the ends --------------------------------------------------------------------------------- */
+/* --- ways to end a wait ----------------------------------------------------------------------- */
 
 static void *runs(void *arg)
 {

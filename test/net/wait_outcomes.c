@@ -1,5 +1,5 @@
-/* Every way in which a wait for I/O ends: data, the end, a deadline, a cancel, an interrupt, a
- * close from elsewhere. */
+/* Every way a wait for I/O can end: data, end of stream, deadline, cancel, interrupt, a close by
+ * another fiber. */
 /* labels: valgrind */
 #include <limits.h>
 #include <pthread.h>
@@ -29,14 +29,14 @@ static void on(enum weft_driver driver, unsigned workers, weft_fn fn)
     CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
 }
 
-/* What a read that waits has come to. */
+/* The result of a waiting read. */
 static void *reads(void *arg)
 {
     char byte;
     return (void *)(intptr_t)weft_read(*(int *)arg, &byte, 1, WEFT_FOREVER);
 }
 
-/* Fills what the peer does not read, then waits. */
+/* Fills the buffers of a peer that does not read, then waits. */
 static void *writes(void *arg)
 {
     static char block[65536];
@@ -56,7 +56,7 @@ static void *deadline_passes(void *arg)
     CHECK_EQ(weft_read(ends[0], &byte, 1, weft_after(SOON)), -ETIMEDOUT);
     CHECK_EQ(weft_read(ends[0], &byte, 1, 0), -ETIMEDOUT);
     CHECK_EQ(weft_write(ends[1], "x", 1, 0), 1);
-    CHECK_EQ(weft_read(ends[0], &byte, 1, 0), 1); /* past its deadline, but there */
+    CHECK_EQ(weft_read(ends[0], &byte, 1, 0), 1); /* after its deadline, but data is there */
     unpair();
     return arg;
 }
@@ -164,7 +164,7 @@ static void *peer_ends(void *arg)
     char byte;
     pair();
     weft_fiber reader = started(reads, &ends[0]);
-    CHECK_EQ(weft_shutdown(ends[1], SHUT_WR), 0); /* half: the other direction still works */
+    CHECK_EQ(weft_shutdown(ends[1], SHUT_WR), 0); /* half-closed: the other direction still works */
     CHECK_EQ(joined(reader), 0);
     CHECK_EQ(weft_write(ends[0], "x", 1, WEFT_FOREVER), 1);
     CHECK_EQ(weft_read(ends[1], &byte, 1, WEFT_FOREVER), 1);
@@ -179,7 +179,8 @@ EACH_DRIVER(peer_close_is_read_as_end_of_file)
     on(driver, 1, peer_ends);
 }
 
-/* Data and the end in one go: the short read must not be taken for "nothing more will come". */
+/* Data and the end of stream together: the short read must not be taken for "no event will
+ * come". */
 static void *data_then_end(void *arg)
 {
     char buf[64];
@@ -190,7 +191,7 @@ static void *data_then_end(void *arg)
         ends[1] = weft_connect_addr(&addr, WEFT_FOREVER);
         ends[0] = weft_accept(listener, WEFT_FOREVER);
         CHECK(ends[0] >= 0 && ends[1] >= 0);
-        if (i % 2) { /* the driver knows it already */
+        if (i % 2) { /* the driver watches it already */
             CHECK_EQ(weft_read(ends[0], buf, 1, weft_after(100000)), -ETIMEDOUT);
         }
         CHECK_EQ(weft_write(ends[1], "abc", 3, WEFT_FOREVER), 3);

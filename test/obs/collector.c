@@ -1,4 +1,4 @@
-/* The stock collector: what it adds up, and how well its percentiles fit. */
+/* The built-in collector: its sums, and the accuracy of its percentiles. */
 #include <weft/perf.h>
 
 #include "base/alloc.h"
@@ -29,7 +29,7 @@ TEST(collector_sums_events)
     CHECK_EQ(s.p999_ns, 0);
     weft_perf_event(type, 100, 2, 1000);
     weft_perf_event(type, 300, 3, 500);
-    weft_perf_event(type, -5, 0, 0); /* a clock that went wrong */
+    weft_perf_event(type, -5, 0, 0); /* a faulty clock */
     CHECK_EQ(weft_collector_read(collector, type, &s), 0);
     CHECK_EQ(s.calls, 3);
     CHECK_EQ(s.total_ns, 400);
@@ -41,11 +41,11 @@ TEST(collector_sums_events)
     weft_collector_stop(collector);
     weft_perf_event(type, 1, 1, 1);
     CHECK_EQ(weft_collector_read(collector, type, &s), 0);
-    CHECK_EQ(s.calls, 3); /* stays */
+    CHECK_EQ(s.calls, 3); /* unchanged */
     CHECK_EQ(weft_collector_start(collector), 0);
     weft_perf_event(type, 1, 1, 1);
     CHECK_EQ(weft_collector_read(collector, type, &s), 0);
-    CHECK_EQ(s.calls, 4); /* and goes on */
+    CHECK_EQ(s.calls, 4); /* and continues */
     weft_collector_reset(collector);
     CHECK_EQ(weft_collector_read(collector, type, &s), 0);
     CHECK_EQ(s.calls + s.count + s.sum, 0);
@@ -82,7 +82,7 @@ TEST(collector_percentiles_are_at_most_one_eighth_high)
     weft_perf_event(type, 3, 1, 0);
     CHECK_EQ(weft_collector_read(collector, type, &s), 0);
     CHECK_EQ(s.max_ns, INT64_MAX);
-    CHECK_EQ(s.total_ns, INT64_MAX); /* more cannot be said */
+    CHECK_EQ(s.total_ns, INT64_MAX); /* saturated */
     CHECK_EQ(s.p50_ns, 3);
     CHECK_EQ(s.p999_ns, INT64_MAX);
     weft_collector_destroy(collector);
@@ -202,7 +202,7 @@ TEST(collector_start_without_memory_returns_enomem)
             weft__alloc_fail_after(0, false);
             CHECK(err == 0 || err == -ENOMEM);
             if (err) {
-                CHECK_EQ(weft_collector_start(collector), 0); /* now there is */
+                CHECK_EQ(weft_collector_start(collector), 0); /* now memory is available */
             }
             weft_collector_destroy(collector);
         }

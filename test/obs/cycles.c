@@ -1,12 +1,12 @@
-/* Fibers that wait for one another in a circle are named, once; others are not. */
+/* Fibers that wait for one another in a cycle are reported, once; other fibers are not. */
 #include <stdio.h>
 
 #include "obs/reports.h"
 #include "sync/source.h"
 
-/* A lock as plain as can be: it is only waited for. */
+/* A minimal lock that is only waited for. */
 struct gate {
-    struct weft__source source; /* first: what is waited on */
+    struct weft__source source; /* first: the object that is waited on */
     _Atomic(uint64_t) holder;
 };
 
@@ -28,7 +28,7 @@ static void gate_wait(struct gate *gate)
              -ECANCELED);
 }
 
-/* A fiber that holds one gate and waits for another. */
+/* A fiber that holds one lock and waits for another. */
 struct part {
     struct gate *holds, *wants;
     atomic_bool go;
@@ -80,7 +80,7 @@ static void *run_on(void *arg)
     return NULL;
 }
 
-/* Some walks of the watchdog, which needs a running fiber for that. */
+/* Waits for some walks of the watchdog, which needs a running fiber for that. */
 static void let_walks_pass(weft_pool *pool)
 {
     atomic_bool stop = false;
@@ -119,7 +119,7 @@ TEST(mutual_join_cycle_is_reported_once)
     struct weft_watchdog_stats stats;
     weft_watchdog_stats(&stats);
     CHECK_EQ(stats.cycles, 1);
-    CHECK_EQ(weft_cancel(of_a), 0); /* each joins the other, so nobody else may */
+    CHECK_EQ(weft_cancel(of_a), 0); /* each joins the other, so no other fiber may */
     close_two(pool);
 }
 

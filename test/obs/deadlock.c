@@ -1,6 +1,6 @@
 /* not under: valgrind */
-/* A run that can never end is an error, with a report; one that something outside may still end is
- * not. Every case is a process of its own: what is outside is a matter of the whole process. */
+/* A run that can never end is an error, with a report; a run that an outside event may still end is
+ * not. Every case is a separate process, because wake sources belong to the whole process. */
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -15,7 +15,7 @@
 
 static char said[CHECK_ERR];
 
-/* Runs the case in a child that leaves with 0 or fails a check. */
+/* Runs the case in a child that exits with 0 or fails a check. */
 static void in_child(void (*fn)(void *))
 {
     int status = check_child(fn, NULL, said, sizeof said);
@@ -31,7 +31,7 @@ static void *park(void *arg)
     return arg;
 }
 
-/* The first fiber, which waits for one that waits for nothing. */
+/* The main fiber, which joins a fiber that waits for ever. */
 static void *join_parked(void *arg)
 {
     weft_fiber sleeper;
@@ -59,7 +59,7 @@ static enum weft_wake_source wake_source(char *who)
     return stats.wake_source;
 }
 
-/* --- it is an error ------------------------------------------------------------------ */
+/* --- deadlocks ----------------------------------------------------------------------- */
 
 static void run_for_ever(void *arg)
 {
@@ -152,7 +152,7 @@ TEST(deadlock_across_pools_is_reported)
     CHECK(strstr(said, " far waits on park\n"));
 }
 
-/* --- it is none ------------------------------------------------------------------------ */
+/* --- not deadlocks --------------------------------------------------------------------- */
 
 static _Atomic(weft_fiber) parked;
 
@@ -220,7 +220,7 @@ static void ring_in(int ms)
     CHECK_EQ(setitimer(ITIMER_REAL, &timer, NULL), 0);
 }
 
-/* Leaves when the watchdog has looked. */
+/* Exits when the watchdog has checked. */
 static void leave(int signo)
 {
     (void)signo;
@@ -248,7 +248,7 @@ TEST(signal_handler_prevents_deadlock_report)
     CHECK_STR(said, "");
 }
 
-/* What a signal was used for before does not make another's handler Weft's. */
+/* An earlier use of a signal by Weft does not make the program's handler Weft's. */
 static void signal_of_dumps(void *arg)
 {
     CHECK_EQ(weft_dump_on_signal(SIGALRM, STDERR_FILENO, NULL), 0);
@@ -328,9 +328,8 @@ static void *read_one(void *arg)
     return arg;
 }
 
-/* The wait of a pool that is gone began on its worker, and was ended by a thread that is none; a
- * later wait is one all the same. Its byte comes from another process, when the watchdog has
- * looked. */
+/* The wait of a destroyed pool began on its worker, and a thread that is no worker ended it; a
+ * later wait still counts. Its byte comes from another process, after the watchdog has checked. */
 static void waited_before(void *arg)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = WEFT_DRIVER_EPOLL};
@@ -369,7 +368,7 @@ static void *park_on_source(void *arg)
     return arg;
 }
 
-/* A thread of a source: it is Weft's, so that only the reference counts. */
+/* A source's thread: it belongs to Weft, so that only the reference counts. */
 static void *serve_source(void *wakes)
 {
     CHECK_EQ(weft__wake_source_ignore_thread(), 0);
@@ -379,7 +378,7 @@ static void *serve_source(void *wakes)
     }
     weft__wake_source_unref();
     weft__wake_source_unignore_thread();
-    /* It stays a while, and is not outside all the same: it does nothing more. */
+    /* The thread stays a while, but is no wake source: it does nothing more. */
     weft_watchdog_ignore_thread(0);
     return NULL;
 }
@@ -410,14 +409,14 @@ TEST(wake_source_prevents_deadlock_report_until_given_up)
     CHECK(strstr(said, "weft: deadlock"));
 }
 
-/* --- threads of Weft's own ------------------------------------------------------------------ */
+/* --- Weft's own threads --------------------------------------------------------------------- */
 
 static void *nothing(void *arg)
 {
     return arg;
 }
 
-/* It may be the last that could wake somebody, and is not outside when it is done. */
+/* The thread may be the last wake source, and is none when it is done. */
 static void *call_then_park(void *arg)
 {
     CHECK_EQ(weft_blocking_call(NULL, nothing, NULL, NULL, WEFT_FOREVER), 0);
@@ -432,7 +431,7 @@ static void used_blocking_pool(void *arg)
     ignore_other_threads();
     CHECK_EQ(weft_run(call_then_park, NULL, NULL, NULL), -EDEADLK);
     weft_blocking_stats(NULL, &stats);
-    CHECK_EQ(stats.threads, 1); /* it is there, and rests */
+    CHECK_EQ(stats.threads, 1); /* it exists, and is idle */
 }
 
 static void *returns_when_seen(void *arg)
@@ -505,7 +504,7 @@ static void used_watcher(void *arg)
     CHECK_EQ(weft_run(wait_for_child_then_park, NULL, NULL, NULL), -EDEADLK);
     fprintf(stderr, "over\n");
     CHECK_EQ(weft_signal_open(&set, signals, 1, NULL), 0);
-    sigset_t blocked; /* by all threads: no handler, which ThreadSanitizer would put off */
+    sigset_t blocked; /* in all threads: no handler, which ThreadSanitizer would delay */
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGALRM);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &blocked, NULL), 0);
@@ -535,7 +534,7 @@ static weft_fiber spawn_sleeper(weft_pool *pool)
     return sleeper;
 }
 
-/* Says it, then does what no other thread is left to do. */
+/* Announces it, then does what no other thread is left to do. */
 static void wake_sleeper(enum weft_report_kind kind, const char *text, void *arg)
 {
     (void)arg;
@@ -648,7 +647,7 @@ static void close_channel(enum weft_report_kind kind, const char *text, void *ar
     }
 }
 
-/* Nobody is left who would send: the fiber that should have has ended. */
+/* No sender is left: the fiber that should have sent has ended. */
 static void receive_in_thread(void *arg)
 {
     weft_fiber fiber;
@@ -672,7 +671,7 @@ TEST(thread_waiting_forever_after_last_fiber_is_reported)
     CHECK(strstr(said, " empty\n"));
 }
 
-/* A deadline lets it go on by itself. */
+/* A deadline lets it continue by itself. */
 static void *wake_by_deadline(void *arg)
 {
     char who[32], expected[32];
@@ -739,8 +738,8 @@ TEST(thread_waiting_for_process_prevents_deadlock_report)
     CHECK_STR(said, "");
 }
 
-/* A token goes round between threads and fibers, all of which wait for ever: at every moment at
- * most one is not in its wait, often one that was fired and has not gone on. */
+/* A token circulates between threads and fibers, all of which wait without a deadline: at every
+ * moment at most one is not in its wait, often one that was fired and has not resumed. */
 #define RING 4
 
 static weft_chan *hops[RING];
@@ -768,7 +767,7 @@ static void token_goes_round(void *arg)
     pthread_t threads[RING / 2];
     (void)arg;
     ignore_other_threads();
-    weft__watchdog_set_tick(20000); /* it looks whenever it can */
+    weft__watchdog_set_tick(20000); /* it checks as often as possible */
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (size_t i = 0; i < RING; i++) {
         CHECK_EQ(weft_chan_create(&hops[i], sizeof(int), &(struct weft_chan_opts){.capacity = 1}),

@@ -1,5 +1,5 @@
 /* The dump of every fiber: what it waits on and who holds that, backtraces, folding, limits, JSON,
- * by signal. */
+ * and the dump by signal. */
 /* labels: valgrind */
 #include <signal.h>
 
@@ -37,7 +37,7 @@ static int times(const char *text, const char *part)
     return n;
 }
 
-/* The line that holds both. */
+/* The line that contains both. */
 static bool has_line(const char *text, const char *one, const char *two)
 {
     for (const char *at = text; (at = strstr(at, one)); at++) {
@@ -131,7 +131,7 @@ static void end_all(weft_pool *pool)
     atomic_store(&hogging, 0);
 }
 
-/* --- what is shown ---------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 TEST(dump_shows_object_each_fiber_waits_on)
 {
@@ -259,7 +259,7 @@ TEST(dump_shows_backtrace_of_running_fiber)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "hog", hog_in_test, NULL);
     await_count(&hogging, 1);
-    /* TSan keeps signals back until the thread's next call, and this one makes none. */
+    /* TSan delays signals until the thread's next call, and this thread makes none. */
     bool sampled = weft__unwind_works() && !WEFT__TSAN;
     char *text = dump_of(&(struct weft_dump_opts){.sample_ns = sampled ? WEFT_FOREVER : 1000000});
     check_has(text, "1 fiber running\n");
@@ -336,7 +336,7 @@ TEST(dump_bad_options_are_einval)
     }
 }
 
-/* --- while things happen ---------------------------------------------------------------------- */
+/* --- under concurrent change ------------------------------------------------------------------ */
 
 static void *stop_it(void *arg)
 {
@@ -431,7 +431,7 @@ TEST(json_dump_is_valid_and_matches_text)
 
 /* --- by signal -------------------------------------------------------------------------------- */
 
-/* Reads until the text holds the part. */
+/* Reads until the text contains the part. */
 static void read_until(int fd, char *text, size_t size, const char *part)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
-/* Forks of a process whose watchdog is at work: the child has none until it makes a pool, and that
- * one works. */
+/* Forks a process whose watchdog is running: the child has no watchdog until it creates a pool, and
+ * then has one that works. */
 /* not under: qemu valgrind asan tsan */
 /* (The sanitizers' allocators do not survive a fork while another thread is in them, and the
  * watchdog allocates.) */
@@ -17,7 +17,7 @@ static void *be_busy(void *arg)
     return arg;
 }
 
-/* Keeps what the watchdog reads in motion. */
+/* Keeps changing the data that the watchdog reads. */
 static void *change_lists(void *arg)
 {
     while (!atomic_load(&enough)) {
@@ -50,7 +50,7 @@ static int watchdogs(void)
     return n;
 }
 
-/* One that was joined is listed a moment longer. */
+/* A joined fiber is listed a moment longer. */
 static void await_watchdogs(int n)
 {
     while (watchdogs() != n) {
@@ -81,12 +81,12 @@ static void *hog(void *arg)
     return arg;
 }
 
-/* Stuck, hogged, and ended: by a watchdog of its own each time. */
+/* Stuck, hogged, and ended: by a new watchdog each time. */
 static void be_watched(void *arg)
 {
     (void)arg;
     CHECK_EQ(watchdogs(), 0);
-    pthread_mutex_init(&reports_lock, NULL); /* the parent's watchdog may have had it */
+    pthread_mutex_init(&reports_lock, NULL); /* the parent's watchdog may have reported it */
     reports_begin();
     ignore_other_threads();
     CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
@@ -100,7 +100,7 @@ static void be_watched(void *arg)
 static void fork_often(void)
 {
     char err[CHECK_ERR];
-    /* ThreadSanitizer keeps signals back, so each report there waits in vain for a backtrace. */
+    /* ThreadSanitizer delays signals, so each report there waits in vain for a backtrace. */
     for (int i = 0; i < (WEFT__TSAN ? 3 : 20); i++) {
         int status = check_child(be_watched, NULL, err, sizeof err);
         if (status != 0) {

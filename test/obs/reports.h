@@ -1,4 +1,4 @@
-/* Collecting what Weft reports. */
+/* Collects Weft's reports. */
 #ifndef WEFT_TEST_OBS_REPORTS_H
 #define WEFT_TEST_OBS_REPORTS_H
 
@@ -8,7 +8,7 @@
 #include "sched/fixture.h"
 
 static pthread_mutex_t reports_lock = PTHREAD_MUTEX_INITIALIZER;
-static char reports_text[4][4096]; /* by kind, one after the other */
+static char reports_text[4][4096]; /* by kind, one after another */
 static int reports_count[4];
 
 __attribute__((unused)) static void reports_add(enum weft_report_kind kind, const char *text,
@@ -59,8 +59,8 @@ __attribute__((unused)) static void *end_at_once(void *arg)
     return arg;
 }
 
-/* Threads that a sanitizer or an emulator has started, with the first of the program's at the
- * latest, wake no fibers. */
+/* Threads started by a sanitizer or an emulator, at the latest together with the program's first
+ * thread, wake no fibers. */
 __attribute__((unused)) static void ignore_other_threads(void)
 {
     thread_close(thread_open(end_at_once, NULL));

@@ -1,4 +1,4 @@
-/* Snapshots: counters that can be read at any time, per worker and summed, and every fiber. */
+/* Snapshots: counters that can be read at any time, per worker and summed, and per fiber. */
 /* labels: valgrind */
 #include <sys/syscall.h>
 
@@ -18,8 +18,7 @@ static struct weft_pool_stats pool_stats(weft_pool *pool)
     return stats;
 }
 
-/* Each for the first time, at least: a worker counts as idle, and is parked, a moment before that
- * is counted. */
+/* Each at least once: a worker counts as idle, and is parked, a moment before that is counted. */
 static void await_all_parked(weft_pool *pool)
 {
     for (unsigned i = 0; i < weft_pool_workers(pool); i++) {
@@ -123,7 +122,7 @@ TEST(stats_count_executed_spawned_and_finished_fibers)
     stats = pool_stats(pool);
     CHECK_EQ(stats.submitted, 11);
     CHECK_EQ(stats.total.finished, 21);
-    CHECK(stats.total.executed >= 11 + 10 + 20); /* yields with nobody else there cost no turn */
+    CHECK(stats.total.executed >= 11 + 10 + 20); /* a yield without another fiber is not a switch */
     CHECK(stats.total.executed <= 11 + 40);
     weft_pool_destroy(pool);
 }
@@ -167,7 +166,7 @@ TEST(stats_counters_advance_while_pool_runs)
     for (unsigned i = 0; i < 2; i++) {
         uint64_t before = worker_stats(pool, i).executed;
         while (worker_stats(pool, i).executed < before + 1000) {
-            sched_yield(); /* read live, from outside */
+            sched_yield(); /* read live, from another thread */
         }
         CHECK_EQ(worker_stats(pool, i).bound, 2);
     }
@@ -199,7 +198,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-/* Worker 0 is kept busy, so that what it spawned can only be run by the thief. */
+/* Worker 0 is kept busy, so that only a thief can run the fibers that it spawned. */
 static void *spawn_and_hog(void *arg)
 {
     for (int i = 0; i < 20; i++) {
@@ -215,7 +214,8 @@ TEST(stats_count_steals_at_thief)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     uint64_t before;
-    do { /* what the watchdog moves away from a hog before a thief comes is not stolen */
+    do { /* fibers that the watchdog moves from a hogged worker before a thief comes are not
+          * stolen */
         atomic_int ran = 0;
         before = worker_stats(pool, 1).stolen;
         CHECK_EQ(weft_call_on(pool, 0, spawn_and_hog, &ran, NULL), 0);
@@ -375,7 +375,7 @@ TEST(fiber_age_increases)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     weft_fiber held;
     struct timespec
-        coarse; /* its birth is known to one tick of this clock, which may be late itself */
+        coarse; /* its start is known to one tick of this clock, which may itself be late */
     CHECK_EQ(clock_gettime(CLOCK_MONOTONIC_COARSE, &coarse), 0);
     CHECK_EQ(weft_pool_spawn(pool, &held, hold, NULL, NULL), 0);
     int64_t made = weft_now();
@@ -436,7 +436,7 @@ static bool counts_visit(const struct weft_fiber_info *info, void *arg)
     return true;
 }
 
-/* The next pool may have the address of the last. */
+/* The next pool may have the address of the last one. */
 TEST(unjoined_fiber_is_not_listed_in_later_pool)
 {
     weft_fiber left[10];
@@ -466,5 +466,5 @@ TEST(memory_stats_are_shown_and_idle_stacks_trimmed)
     CHECK(stats.reserved_bytes >= stats.stacks * 16384);
     CHECK(stats.guard != NULL && stats.guard[0] != '\0');
     weft_stack_trim();
-    CHECK_EQ(weft_stack_trim(), 0); /* nothing is left to give back */
+    CHECK_EQ(weft_stack_trim(), 0); /* nothing is left to free */
 }

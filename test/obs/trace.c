@@ -137,7 +137,7 @@ TEST(trace_can_be_disabled_again)
     CHECK(lines_of(text) > 0);
     CHECK(weft_fiber_format(traced.main, id, sizeof id) > 0);
     strcat(id, "\n");
-    CHECK(strstr(text, id) == NULL); /* of the second life there is nothing */
+    CHECK(strstr(text, id) == NULL); /* no event from the second run */
     free(text);
     weft_pool_destroy(pool);
 }
@@ -177,7 +177,8 @@ TEST(trace_records_steals_and_migrations)
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct weft_worker_stats thief;
     weft_pool_trace(pool, true);
-    do { /* what the watchdog moves away from a hog before a thief comes is not stolen */
+    do { /* fibers that the watchdog moves from a hogged worker before a thief comes are not
+          * stolen */
         struct steal steal = {.ran = 0};
         CHECK_EQ(weft_call_on(pool, 0, spawn_and_hog, &steal, NULL), 0);
         CHECK_EQ(weft_worker_stats(pool, 1, &thief), 0);

@@ -1,4 +1,4 @@
-/* Joins that were forgotten are reported at the end of the pool; those that were not, are not. */
+/* Forgotten joins are reported when the pool is destroyed; joined fibers are not. */
 /* labels: valgrind */
 #include <weft/dispatcher.h>
 
@@ -9,7 +9,7 @@ static void *end(void *arg)
     return arg;
 }
 
-/* The fiber has ended, and nobody has joined it. */
+/* The fiber has ended and was not joined. */
 static weft_fiber spawn_ended(weft_pool *pool, const char *name)
 {
     weft_fiber fiber;
@@ -28,7 +28,7 @@ TEST(unjoined_fibers_are_counted_and_first_is_named)
     CHECK_EQ(weft_fiber_detach(spawn_ended(pool, "detached")), 0);
     weft_fiber second = spawn_ended(pool, NULL), third = spawn_ended(pool, "third");
     CHECK_EQ(weft_fiber_share(third), 0);
-    CHECK_EQ(weft_join(third, NULL, WEFT_FOREVER), 0); /* one of its two rights */
+    CHECK_EQ(weft_join(third, NULL, WEFT_FOREVER), 0); /* one of its two join rights */
     fiber_text(first, text, sizeof text);
     pool_close(pool);
     CHECK_EQ(reports_of(WEFT_REPORT_UNJOINED), 1);
@@ -37,7 +37,7 @@ TEST(unjoined_fibers_are_counted_and_first_is_named)
              "the first %s: call weft_join or weft_fiber_detach",
              text);
     CHECK(strstr(reports_text[WEFT_REPORT_UNJOINED], line));
-    /* What was reported can still be joined. */
+    /* A reported fiber can still be joined. */
     CHECK_EQ(weft_join(first, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_join(third, NULL, WEFT_FOREVER), 0);
@@ -77,7 +77,7 @@ TEST(no_unjoined_report_if_all_fibers_were_joined)
     reports_begin();
     run_in_fiber(1, forget_nothing, NULL);
     run_in_fiber(2, forget_nothing, NULL);
-    /* Those of another pool are not this one's. */
+    /* Fibers of another pool are not reported for this one. */
     weft_pool *other = pool_open(NULL);
     weft_fiber kept = spawn_ended(other, "kept");
     run_in_fiber(2, forget_nothing, NULL);

@@ -1,5 +1,5 @@
-/* Backtraces of fibers that wait, taken from a copy of their stacks, and of fibers that run, taken
- * by a signal. */
+/* Backtraces of waiting fibers, taken from a copy of their stacks, and of running fibers, taken in
+ * a signal handler. */
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
@@ -166,7 +166,7 @@ TEST(running_fiber_is_sampled_by_signal)
     int n;
     do { /* a loaded machine may not give it the CPU in time */
         n = weft__unwind_running(&pool->workers[0], pcs, MOST);
-    } while (n == -ETIMEDOUT && !WEFT__TSAN); /* which keeps signals back until the next call */
+    } while (n == -ETIMEDOUT && !WEFT__TSAN); /* which delays signals until the next call */
     if (n >= 0 && weft__unwind_works()) {
         name_all(&names, pcs, n);
         check_names(&names, "hog_here");
@@ -197,7 +197,7 @@ TEST(unresponsive_worker_sample_times_out)
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft__unwind_running(&pool->workers[0], pcs, MOST), -ETIMEDOUT);
     }
-    end_all(pool); /* the signals arrive now, to nobody */
+    end_all(pool); /* the signals arrive now, without effect */
 }
 
 TEST(worker_without_fiber_is_not_sampled)
@@ -208,7 +208,7 @@ TEST(worker_without_fiber_is_not_sampled)
     int n;
     do {
         n = weft__unwind_running(&pool->workers[0], pcs, MOST);
-    } while (n == -ESRCH || (n == -ETIMEDOUT && !WEFT__TSAN)); /* its thread may not be there yet */
+    } while (n == -ESRCH || (n == -ETIMEDOUT && !WEFT__TSAN)); /* its thread may not exist yet */
     CHECK(n == -EAGAIN || n == -ETIMEDOUT);
     end_all(pool);
 }
@@ -228,13 +228,13 @@ TEST(sampling_leaves_signal_used_by_program_alone)
     CHECK_EQ(weft__sample_begin(SIGKILL), -EINVAL);
     CHECK_EQ(weft__sample_begin(-1), -EINVAL);
     CHECK_EQ(weft__sample_begin(SIGRTMIN), 0);
-    CHECK_EQ(weft__sample(getpid(), WEFT_NO_FIBER, 0, NULL), -ETIMEDOUT); /* no worker: silence */
+    CHECK_EQ(weft__sample(getpid(), WEFT_NO_FIBER, 0, NULL), -ETIMEDOUT); /* no worker: no output */
     weft__sample_end();
     CHECK_EQ(sigaction(SIGRTMIN, NULL, &after), 0);
     CHECK(after.sa_handler != SIG_DFL); /* it may still come */
 }
 
-/* Stacks of zeros, of ones, of pointers to nowhere and to themselves. */
+/* Stacks of zeros, of ones, of invalid pointers and of pointers to themselves. */
 TEST(garbage_stack_ends_backtrace_safely)
 {
     static struct weft__stack_sample stack_sample;
@@ -260,8 +260,7 @@ TEST(garbage_stack_ends_backtrace_safely)
     }
 }
 
-/* --- names that are not certain -----------------------------------------------------------------
- */
+/* --- uncertain names -------------------------------------------------------------------------- */
 
 static int park_in_comparison(const void *a, const void *b)
 {
@@ -273,8 +272,8 @@ static int park_in_comparison(const void *a, const void *b)
     return *(const char *)a - *(const char *)b;
 }
 
-/* The C library's own functions lie between: those that are not exported have no symbol where it
- * was stripped. */
+/* The C library's own functions lie in between: those that are not exported have no symbol in a
+ * stripped library. */
 static void *sort(void *arg)
 {
     char letters[] = "stripped";
@@ -282,13 +281,13 @@ static void *sort(void *arg)
     return arg;
 }
 
-/* Is it "libx.so+0x..."? If it names a function that is exported, is the address within that? */
+/* Is it "libx.so+0x..."? If it names an exported function, is the address within that function? */
 static bool is_right(const void *pc, const char *text)
 {
     const char *plus = strchr(text, '+'), *slash;
     char name[160];
     Dl_info info;
-    void *entry = NULL; /* of the symbol table */
+    void *entry = NULL; /* in the symbol table */
     CHECK(plus != NULL);
     snprintf(name, sizeof name, "%.*s", (int)(plus - text), text);
     if (dladdr(pc, &info) && (slash = strrchr(info.dli_fname, '/')) &&

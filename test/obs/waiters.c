@@ -1,5 +1,5 @@
-/* Fibers that wait in functions with names of their own, and one that runs: what test/obs/gdb looks
- * at with a debugger, stopped in `look_now`. */
+/* Fibers that wait in functions with recognizable names, and one that runs: test/obs/gdb inspects
+ * them with a debugger, stopped in `look_now`. */
 #include <weft/frame.h>
 
 #include "fiber/stack.h"
@@ -113,7 +113,8 @@ static void *host(void *arg)
     return arg;
 }
 
-/* With guards that are mappings of their own, which gdb's gcore gets past, and as they are here. */
+/* With guards that are separate mappings, which gdb's gcore can read past, and with the default
+ * guards. */
 TEST(waiting_fibers_with_mprotect_guards)
 {
     weft__stack_limit_guard(WEFT__GUARD_MPROTECT);

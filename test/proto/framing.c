@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Lines, length-prefixed frames and RESP. Every stream goes through its machine whole, byte by byte
+/* Lines, length-prefixed frames and RESP. Every stream goes through its parser whole, byte by byte
  * and in random pieces, in memory that ends with the last byte, and must give the same text. */
 #include <weft/framing.h>
 
@@ -30,7 +30,7 @@ static void say_bytes(struct text *text, const unsigned char *bytes, size_t len)
     }
 }
 
-/* One of the machines, ready for a stream, and how it takes one message. */
+/* One of the parsers, ready for a stream, and the function that takes one message. */
 struct machine {
     enum { LINE, LENGTH, RESP } kind;
     union {
@@ -87,7 +87,7 @@ static void run(struct machine m, const char *bytes, size_t len, int cuts, struc
             ssize_t n = next(&m, data, have, text, &need);
             if (n < 0) {
                 size_t before = text->len;
-                CHECK_EQ(next(&m, data, have, text, &need), n); /* for good */
+                CHECK_EQ(next(&m, data, have, text, &need), n); /* a permanent error */
                 text->bytes[text->len = before] = '\0';
                 free(data);
                 return;
@@ -182,17 +182,17 @@ TEST(length_prefix_of_all_sizes_in_both_byte_orders_is_read)
 
 TEST(length_prefix_may_have_any_offset_and_base)
 {
-    /* Two bytes of type, the number, two of flags. */
+    /* Two bytes of type, the length, two bytes of flags. */
     IS(length(OPTS(.bytes = 2, .offset = 2, .body_offset = 6)), "TT\0\3FFabcTT\0\0FFT",
        "abc||(1 left)");
-    /* The number counts the flags. */
+    /* The length includes the flags. */
     IS(length(OPTS(.bytes = 2, .offset = 2)), "TT\0\5FFabc", "FFabc|(0 left)");
-    /* It counts everything. */
+    /* The length includes everything. */
     IS(length(OPTS(.bytes = 1, .offset = 1, .whole_frame = true)), "T\4abT\2",
        "T<04>ab|T<02>|(0 left)");
     IS(length(OPTS(.bytes = 1, .offset = 1, .whole_frame = true)), "T\1", "BAD");
     IS(length(OPTS(.bytes = 1, .offset = 1, .whole_frame = true)), "T\0", "BAD");
-    /* It counts itself. */
+    /* The length includes itself. */
     IS(length(OPTS(.bytes = 2, .offset = 1, .body_offset = 1)), "T\0\4ab", "<00><04>ab|(0 left)");
     IS(length(OPTS(.bytes = 2, .offset = 1, .body_offset = 1)), "T\0\1ab", "BAD");
 }
@@ -290,7 +290,7 @@ TEST(resp3_values_are_parsed)
        "!0 last 0 ERR x|=0 last 0 txt:abc|(0 left)");
     IS(resp(NULL), "%1\r\n+a\r\n:1\r\n~1\r\n+b\r\n>1\r\n+c\r\n",
        "%0 2 |+1 0 a|:1 last 1 1|~0 1 |+1 last 0 b|>0 1 |+1 last 0 c|(0 left)");
-    /* An attribute is no element, and no value by itself. */
+    /* An attribute is neither an element nor a value by itself. */
     IS(resp(NULL), "|1\r\n+k\r\n+v\r\n:5\r\n", "|0 2 |+1 0 k|+1 0 v|:0 last 5 5|(0 left)");
     IS(resp(NULL), "*1\r\n|1\r\n+k\r\n*1\r\n+v\r\n:5\r\n+next\r\n",
        "*0 1 ||1 2 |+2 0 k|*2 1 |+3 0 v|:1 last 5 5|+0 last 0 next|(0 left)");

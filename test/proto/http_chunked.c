@@ -7,7 +7,8 @@
 
 static weft_http_chunked chunked;
 
-/* Feeds it all; returns the status of a refusal, 0, or -1 if it is not done. The body is kept. */
+/* Feeds all of it; returns the status of a refusal, 0, or -1 if it is incomplete. The body is
+ * kept. */
 static char body[4096];
 static size_t body_len, used;
 

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* What a head says, its limits, and that it does not matter where the buffer lies. */
+/* The contents of a head, its limits, and that the position of the buffer does not matter. */
 #include <weft/http_parse.h>
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 static weft_http_head head;
 static struct weft_http_field fields[WEFT_HTTP_FIELDS];
 
-/* Parses a request that must be whole with its last byte. */
+/* Parses a request that must be complete with its last byte. */
 static void request(const char *text)
 {
     weft_http_request_init(&head, fields, WEFT_HTTP_FIELDS, NULL);
@@ -68,7 +68,8 @@ TEST(request_target_forms_are_recognised)
     const char *text = "GET HTTP://[::1]:81/p?q HTTP/1.1\r\nHost: other\r\n\r\n";
     request(text);
     CHECK_EQ(head.form, WEFT_HTTP_ABSOLUTE);
-    CHECK(span_is(text, head.host, "[::1]")); /* that of the target counts, not Host */
+    CHECK(span_is(text, head.host, "[::1]")); /* the host of the target counts, not the Host
+                                               * field */
     CHECK_EQ(head.port, 81);
     CHECK(span_is(text, head.path, "/p") && span_is(text, head.query, "q"));
 
@@ -150,7 +151,7 @@ TEST(known_header_fields_match_in_any_case)
             request(text);
             CHECK(weft_http_head_field(&head, (enum weft_http_field_name)i) ==
                   &fields[head.field_count - 1]);
-            /* One letter makes another name. */
+            /* One different letter is a different name. */
             snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: a\r\nQ%s: %s\r\n\r\n", name + 1,
                      value);
             request(text);
@@ -264,7 +265,7 @@ TEST(first_line_limit_is_exact)
             repeat(text, "GET /", (size_t)(100 - 14 + over), " HTTP/1.1\r\nHost: a\r\n\r\n");
         CHECK_EQ(status_of(text, len, &limits, WEFT_HTTP_FIELDS), over > 0 ? 414 : 0);
     }
-    /* It is known as soon as the line is too long, not when it ends. */
+    /* A line is refused as soon as it is too long, not at its end. */
     size_t len = repeat(text, "GET /", 8194 - 5, "");
     CHECK_EQ(status_of(text, len, NULL, WEFT_HTTP_FIELDS), 414);
 }
@@ -272,7 +273,7 @@ TEST(first_line_limit_is_exact)
 TEST(header_bytes_limit_is_exact)
 {
     static char text[40000];
-    /* "Host: a", "X: " and three ends of lines: 16 bytes. */
+    /* "Host: a", "X: " and three line ends: 16 bytes. */
     for (int over = -1; over <= 1; over++) {
         size_t len = repeat(text, "GET / HTTP/1.1\r\nHost: a\r\nX: ", (size_t)(16384 - 16 + over),
                             "\r\n\r\n");
@@ -348,7 +349,7 @@ TEST(bytes_after_head_are_not_consumed)
     CHECK_EQ(weft_http_head_parse(&head, text, strlen(text)), strlen(text) - 8);
 }
 
-/* A byte that is damaged in any way makes the same difference however the message is cut. */
+/* A damaged byte has the same effect however the message is cut. */
 TEST(damaged_message_parses_the_same_in_any_chunking)
 {
     static struct stream stream;

@@ -37,7 +37,7 @@ TEST(two_digit_year_is_at_most_50_years_ahead)
     CHECK_EQ(date("Saturday, 01-Jan-00 00:00:00 GMT"), 946684800);
 }
 
-/* What the clock says may be nonsense: that of a year that fits no int, say. */
+/* The clock's value may be nonsense, for example a year that fits no int. */
 TEST(two_digit_year_is_parsed_at_any_clock_value)
 {
     static const int64_t times[] = {INT64_MIN,
@@ -197,7 +197,7 @@ TEST(malformed_or_excessive_byte_ranges_are_ignored)
             check_fail(__FILE__, __LINE__, "not ignored: %s", bad[i]);
         }
     }
-    CHECK_EQ(range("bytes=0-0,1-1,2-2,3-3", 100), 4); /* as many as there is room for */
+    CHECK_EQ(range("bytes=0-0,1-1,2-2,3-3", 100), 4); /* as many as fit */
     CHECK_EQ(range("bytes=0-", UINT64_MAX), 0);
 }
 

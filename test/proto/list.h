@@ -1,7 +1,7 @@
-/* Lists of messages: one on each line, "NUMBER MESSAGE" or "NUMBER+BEFORE MESSAGE", where
+/* Lists of messages: one per line, "NUMBER MESSAGE" or "NUMBER+BEFORE MESSAGE", where
  *    \r \n \t \0 \\ \xHH   are bytes,
- *    \{N TEXT}             is TEXT (which may hold the escapes above), N times.
- * Empty lines and those that begin with '#' are for readers. */
+ *    \{N TEXT}             is TEXT (which may contain the escapes above), N times.
+ * Empty lines and lines that begin with '#' are comments. */
 #ifndef WEFT_TEST_PROTO_LIST_H
 #define WEFT_TEST_PROTO_LIST_H
 
@@ -72,7 +72,7 @@ static const char *unescape(struct message *m, const char *from, char stop)
     return from;
 }
 
-/* Calls fn for each message of test/proto/<name>. Returns how many there were. */
+/* Calls fn for each message of test/proto/<name>. Returns the number of messages. */
 static int list_read(const char *name, void (*fn)(const struct message *message))
 {
     static struct message m;

@@ -1,11 +1,11 @@
-/* Every message of the lists beside this file, whole and in pieces. */
+/* Every message of the lists in this folder, whole and in pieces. */
 #include "proto/list.h"
 #include "proto/stream.h"
 
 static struct stream stream;
 static struct weft__rand rng;
 
-static int wrong; /* all of them are told, not only the first */
+static int wrong; /* all failures are printed, not only the first */
 
 static void tell(const struct message *m, const char *expected)
 {

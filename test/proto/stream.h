@@ -1,6 +1,6 @@
-/* A stream of HTTP messages cut into pieces, as a text of what the parsers made of it: if the cuts
- * do not matter, the texts are equal. Each piece comes in memory of its own that ends with the last
- * byte, so that a sanitizer sees one read too many. */
+/* A stream of HTTP messages cut into pieces, as a text of the parsers' results: if the cuts do not
+ * matter, the texts are equal. Each piece is in separate memory that ends with the last byte, so
+ * that a sanitizer detects an overread. */
 #ifndef WEFT_TEST_PROTO_STREAM_H
 #define WEFT_TEST_PROTO_STREAM_H
 
@@ -44,7 +44,7 @@ struct stream {
     const struct weft_http_limits *limits;
     bool response;
     enum weft_http_method method; /* of the request that is answered */
-    /* What it led to. */
+    /* The results. */
     struct text text;
     int messages, refused;
     /* private */
@@ -170,7 +170,7 @@ static size_t take_plain(struct stream *s, const char *data, size_t len)
     return n;
 }
 
-/* Uses what it can of these bytes; returns how many. */
+/* Consumes what it can of these bytes; returns how many. */
 static size_t stream_take(struct stream *s, const char *data, size_t len)
 {
     size_t used = 0;
@@ -238,7 +238,7 @@ __attribute__((unused)) static size_t cut_at_random(size_t at, void *arg)
 }
 
 /* Runs it whole, byte by byte and in random pieces; the texts must be equal. `s` is left as after
- * the first. */
+ * the first run. */
 __attribute__((unused)) static void stream_check(struct stream *s, const void *bytes, size_t len,
                                                  struct weft__rand *rand)
 {

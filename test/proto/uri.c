@@ -6,7 +6,8 @@
 #include "base/rand.h"
 #include "check.h"
 
-/* Each path in memory that is just large enough; the result is compared, in place as well. */
+/* Each path is in memory of exactly its size; the result is compared, also when decoded in
+ * place. */
 static void path_is(const char *path, const char *expected)
 {
     size_t len = strlen(path), room = len + 2;
@@ -128,7 +129,7 @@ TEST(uri_path_without_buffer_space_returns_enametoolong)
     CHECK_EQ(weft_uri_path_normalize(out, 0, "", 0), -ENAMETOOLONG);
 }
 
-/* Whatever goes in, what comes out stays below its root, and is a path that means itself. */
+/* For any input, the output stays below its root, and normalizes to itself. */
 TEST(accepted_uri_path_stays_below_root_and_is_idempotent)
 {
     static const char *const parts[] = {"/",   "//",   ".",   "..",   "a",  "%2e", "bc",

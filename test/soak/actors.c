@@ -1,11 +1,10 @@
-/* A large society of actors (test/stress/actor_population.h), for minutes; `make soak` runs it with
- * a million.
+/* A large population of actors (test/stress/actor_population.h), for minutes; `make soak` runs it
+ * with a million.
  *
  * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
  *
- * Each round is a society of its own, which is dissolved at its end. What the process has allocated
- * must then be what it had after the first one.
- */
+ * Each round is a separate population, which ends with the round. The process must then have as
+ * much memory allocated as after the first round. */
 #include <malloc.h>
 
 #define CHECK_OWN_MAIN
@@ -19,10 +18,9 @@
 #endif
 #endif
 
-enum { SLACK = 1 << 20 }; /* bytes: of caches that are filled by chance */
+enum { SLACK = 1 << 20 }; /* bytes: for caches that fill by chance */
 
-/* What is in use; with a sanitizer, which has its own allocator and tells of leaks by itself,
- * nothing. */
+/* Allocated bytes; with a sanitizer, which has its own allocator and reports leaks itself, 0. */
 static size_t in_use(void)
 {
 #ifdef SANITIZED

@@ -1,24 +1,23 @@
-/* Very many connections to one HTTP server, from one thread: most say nothing, or nothing after one
- * request; some talk at a steady rate, and some only a little more often than the server's idle
- * rule demands. Writes down when each answer came and when the server closed each silent one;
- * test/soak/idle starts it and judges.
+/* Very many connections to one HTTP server, from one thread: most are idle from the start, or after
+ * one request; some send requests at a steady rate, and some only a little more often than the
+ * server's idle timeout demands. Logs when each response came and when the server closed each idle
+ * connection; test/soak/idle starts the program and evaluates the log.
  *
- * usage: clients PORT PATH LOG -c CONNECTIONS -t TALKERS -w WHISPERERS -r REQUESTS_PER_SECOND -s
- * IDLE_SECONDS -a FIRST_ADDRESS
- *                              -o OPENED_PER_SECOND
+ * usage: clients PORT PATH LOG -c CONNECTIONS -t TALKERS -w WHISPERERS -r REQUESTS_PER_SECOND
+ *                -s IDLE_SECONDS -a FIRST_ADDRESS -o OPENED_PER_SECOND
  *
- * CONNECTIONS are all of them. They come from 127.0.0.FIRST_ADDRESS and the next ones, 10,000 from
- * each. "open" is printed when all are. The end is when every silent one was closed, or should have
- * been seconds ago; then every speaker is asked once more. Status 1, with a line: a speaker was
- * closed, or not answered, or not by "200". Status 77: one was closed because this program came too
- * late to speak for it, or for one that was to speak once.
+ * CONNECTIONS is the total. They come from 127.0.0.FIRST_ADDRESS and the following addresses,
+ * 10,000 from each. "open" is printed when all are open. The program ends when every idle
+ * connection was closed, or should have been closed seconds ago; then it sends one more request on
+ * every active connection. Status 1, with a line: an active connection was closed, or got no
+ * response, or a response other than "200". Status 77: a connection was closed because this program
+ * was too late to send on it.
  *
  * Lines of LOG, in microseconds of the monotonic clock:
  *   silent BEGUN KNOWN CLOSED    its last activity began and was seen to be over; 0: never closed
- *   answer DUE AFTER             a request that was due at that time was answered so much later
- *   missed DUE                   none was made: the one before had no answer yet
- *   cpu RAN WAITED               so long did this program run, and wait for a CPU
- */
+ *   answer DUE AFTER             the response to a request due at that time came so much later
+ *   missed DUE                   no request was sent: the one before had no response yet
+ *   cpu RAN WAITED               how long this program ran, and waited for a CPU */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,28 +36,30 @@
 
 enum {
     PER_ADDRESS = 10000,
-    WINDOW = 32, /* new connections that wait for their answer: no queue of the server overflows */
+    WINDOW = 32, /* new connections that wait for their response: no backlog of the server
+                  * overflows */
     AT_ONCE = 16,
 };
 #define NS_PER_S INT64_C(1000000000)
-#define GRACE_NS (60 * NS_PER_S) /* for what should have happened */
-#define WHISPER_SHARE 0.8        /* of the idle time */
+#define GRACE_NS (60 * NS_PER_S) /* for events that are overdue */
+#define WHISPER_SHARE 0.8        /* of the idle timeout */
 
 enum kind { MUTE, ONCE, SPEAKER };
 
 struct connection {
     int fd; /* -1: closed */
     enum kind kind;
-    bool waits;         /* for an answer */
+    bool waits;         /* for a response */
     bool scheduled;     /* ... that counts */
     size_t got;         /* of it */
     int64_t due;        /* of the request */
     int64_t begun, end; /* the last activity */
-    int64_t gap;        /* since the one before, and more than the server was left without a word */
+    int64_t gap;        /* since the one before, and more than the time that the server saw
+                         * nothing */
     int64_t closed;
 };
 
-/* Speakers that take turns: request n is due at start + n * gap. */
+/* Active connections that take turns: request n is due at start + n * gap. */
 struct cadence {
     struct connection **members;
     long count, open;
@@ -77,12 +78,12 @@ static struct {
 
 static struct connection *all;
 static struct cadence talk, whisper;
-static int speakers, poller; /* the first is also in the second, with the silent */
+static int speakers, poller; /* the first is also in the second, with the idle ones */
 static FILE *record;
 static char request[512], begin[] = "HTTP/1.1 200 ";
 static size_t request_bytes, reply_bytes;
 static long opened, unanswered_new, silent_open, waiting;
-static int64_t last_silence; /* of the one that fell silent last */
+static int64_t last_silence; /* of the one that became idle last */
 
 __attribute__((noreturn)) static void fail(const char *what)
 {
@@ -187,7 +188,7 @@ __attribute__((noreturn)) static void speaker_ended(const struct connection *c)
 
 static void ended(struct connection *c)
 {
-    if (c->kind == SPEAKER || c->waits) { /* or one that waits for its only answer */
+    if (c->kind == SPEAKER || c->waits) { /* or one that waits for its only response */
         speaker_ended(c);
     }
     c->closed = clock_ns();
@@ -220,7 +221,8 @@ static int connect_from(int address)
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(options.port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct linger cut = {.l_onoff = 1}; /* nothing in TIME_WAIT where it is we who end it */
+    const struct linger cut = {.l_onoff = 1}; /* no TIME_WAIT state where this program closes
+                                               * first */
     const int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
@@ -264,9 +266,9 @@ static void open_next(void)
     }
 }
 
-/* --- speaking --------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-/* Each of them speaks once in that time. */
+/* Each of them sends once in that time. */
 static void prepare(struct cadence *of, long count, double each_ns)
 {
     of->members = calloc((size_t)(count ? count : 1), sizeof(struct connection *));
@@ -283,7 +285,7 @@ static int64_t due(const struct cadence *of)
     return of->count ? of->start + (int64_t)((double)of->turn * of->gap_ns) : INT64_MAX;
 }
 
-/* Whose turn it is and who is not there yet misses it. */
+/* A connection that is not open yet misses its turn. */
 static void speak(struct cadence *of, int64_t now)
 {
     for (; due(of) <= now; of->turn++) {
@@ -300,7 +302,7 @@ static void speak(struct cadence *of, int64_t now)
     }
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole run ---------------------------------------------------------------------------- */
 
 static void look(int at, int64_t wait_ns)
 {
@@ -317,7 +319,7 @@ static void look(int at, int64_t wait_ns)
     }
 }
 
-/* Answers are seen at once, however many others are being closed. */
+/* Responses are read at once, however many other connections are being closed. */
 static void turn(int64_t until)
 {
     int64_t now = clock_ns();
@@ -330,8 +332,8 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the next connection is opened; never: when all are, or too many wait for their first
- * answer. */
+/* When the next connection is opened; never if all are open, or too many wait for their first
+ * response. */
 static int64_t next_opening(int64_t start)
 {
     return opened < options.connections && unanswered_new < WINDOW
@@ -365,7 +367,7 @@ static void converse(void)
     }
 }
 
-/* They are all there, and all are served. */
+/* All are open, and all are served. */
 static void ask_all(void)
 {
     int64_t until = clock_ns() + GRACE_NS;

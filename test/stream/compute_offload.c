@@ -1,5 +1,6 @@
-/* Fibers that do I/O hand work to a compute pool, by a waiter and by a channel, and go on where
- * they were. Plain requests are answered while the compute pool is saturated, on every driver. */
+/* Fibers that do I/O offload work to a compute pool, through a oneshot and through a channel, and
+ * continue on their own pool. Plain requests are answered while the compute pool is saturated, on
+ * every driver. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -57,7 +58,7 @@ static void *saturates(void *arg)
     return arg;
 }
 
-/* A server's fiber: a plain request, one by a waiter, one by a channel, in turn. */
+/* A server's fiber: in turn a plain request, one through a oneshot, one through a channel. */
 static void *serve(void *arg)
 {
     int fd = *(int *)arg;
@@ -75,7 +76,7 @@ static void *serve(void *arg)
             back = NULL;
             CHECK_EQ(weft_oneshot_wait(&job.done, (void **)&back, WEFT_FOREVER), 0);
         }
-        CHECK(back == &job); /* this one's, and no other's */
+        CHECK(back == &job); /* the result of this fiber's job */
         CHECK(weft_pool_self() == home);
         CHECK_EQ(weft_write_all(fd, &job.result, sizeof job.result, NULL, WEFT_FOREVER), 0);
     }

@@ -1,4 +1,4 @@
-/* One frame for many: shared, not copied; who does not keep up is found out; nothing leaks. */
+/* One frame for many receivers: shared, not copied; slow receivers are detected; nothing leaks. */
 #include <weft/stream.h>
 
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ static void *runs(void *arg)
     return (void *)(intptr_t)err;
 }
 
-/* Every frame whole and in its turn: frame f is FRAME bytes of value f. */
+/* Every frame arrives complete and in order: frame f is FRAME bytes of value f. */
 static void *reads(void *arg)
 {
     struct peer *peer = arg;
@@ -49,7 +49,7 @@ static void on_release(const void *memory, size_t len, void *arg)
     atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-/* A frame whose memory is counted, so that a copy or a leak would show. */
+/* A frame whose memory is counted, so that the test sees a copy or a leak. */
 static weft_buf *frame_of(int value)
 {
     void *memory = malloc(FRAME);
@@ -102,7 +102,7 @@ static void *fans_out(void *arg)
         CHECK_EQ(weft_outbox_pending(&peers[i].outbox), 0);
         CHECK_EQ(close_peer(&peers[i]), 0);
     }
-    CHECK_EQ(atomic_load(&released), FRAMES); /* each once, when the last had it */
+    CHECK_EQ(atomic_load(&released), FRAMES); /* freed once each, after the last receiver */
     return arg;
 }
 
@@ -114,7 +114,7 @@ EACH_DRIVER(every_outbox_peer_gets_every_frame_without_copy)
     CHECK_EQ(weft_run(fans_out, NULL, NULL, &three), 0);
 }
 
-/* --- who does not keep up -------------------------------------------------------------------- */
+/* --- slow receivers -------------------------------------------------------------------------- */
 
 static void *slow_peer(void *arg)
 {
@@ -142,7 +142,7 @@ static void *slow_peer(void *arg)
     CHECK(refused[0] && !refused[1]);
     CHECK(weft_outbox_pending(&slow->outbox) >= 5 * FRAME);
     CHECK_EQ(got, sent);
-    /* The peer goes away: the writer is told, and what was posted is released. */
+    /* The peer disconnects: the writer gets an error, and the posted frames are released. */
     CHECK_EQ(weft_close(slow->ends[1]), 0);
     slow->ends[1] = dup(quick->ends[1]);
     weft_outbox_close(&quick->outbox);
@@ -158,7 +158,7 @@ EACH_DRIVER(slow_outbox_peer_is_refused_alone)
     CHECK_EQ(weft_run(slow_peer, NULL, NULL, &opts), 0);
 }
 
-/* --- ended and gone on ------------------------------------------------------------------------ */
+/* --- run interrupted, and run again ----------------------------------------------------------- */
 
 static void *ended(void *arg)
 {
@@ -171,7 +171,8 @@ static void *ended(void *arg)
     }
     CHECK_EQ(weft_outbox_post(&peer->outbox, weft_buf_copy(much, sizeof much / 2)), 0);
     CHECK_EQ(weft_outbox_post(&peer->outbox, weft_buf_copy("", 0)), 0);
-    CHECK_EQ(weft_outbox_run(&peer->outbox, weft_after(1000000)), -ETIMEDOUT); /* in the middle */
+    CHECK_EQ(weft_outbox_run(&peer->outbox, weft_after(1000000)), -ETIMEDOUT); /* in the middle of a
+                                                                                * frame */
     CHECK_EQ(
         weft_outbox_post(&peer->outbox, weft_buf_copy(much + sizeof much / 2, sizeof much / 2)), 0);
     weft_outbox_close(&peer->outbox);
@@ -192,8 +193,7 @@ EACH_DRIVER(outbox_run_resumes_at_interrupted_byte)
     CHECK_EQ(weft_run(ended, NULL, NULL, &opts), 0);
 }
 
-/* --- a peer that takes nothing ------------------------------------------------------------------
- */
+/* --- a peer that does not read ---------------------------------------------------------------- */
 
 static void post_much(struct peer *peer)
 {
@@ -228,8 +228,8 @@ EACH_DRIVER(stalled_outbox_peer_ends_run)
     CHECK_EQ(weft_run(stalled, NULL, NULL, &opts), 0);
 }
 
-/* Each pause is below the limit; several of them pass before there is room. One worker: whatever
- * holds it up, the reader's time comes before the writer's. */
+/* Each pause is below the limit, and several of them pass before there is buffer space. One worker:
+ * whatever delays it, the reader's timer fires before the writer's. */
 static void *unhurried(void *arg)
 {
     static char part[20000];

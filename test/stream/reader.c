@@ -1,4 +1,4 @@
-/* A reader gives the same whatever pieces the bytes come in. */
+/* A reader returns the same data, however the bytes are split into pieces. */
 #include <weft/stream.h>
 
 #include <sys/socket.h>
@@ -6,14 +6,14 @@
 #include "base/alloc.h"
 #include "io/drivers.h"
 
-/* --- bytes that come in pieces -------------------------------------------------------------- */
+/* --- a source that returns pieces ----------------------------------------------------------- */
 
 struct script {
     const char *bytes;
     size_t len, at;
-    size_t piece;   /* most that one read gives */
-    size_t cut;     /* if not 0: one piece ends here */
-    int interrupts; /* every so many reads one fails with -ETIMEDOUT */
+    size_t piece;   /* most bytes per read */
+    size_t cut;     /* if not 0: a piece ends here */
+    int interrupts; /* every n-th read fails with -ETIMEDOUT */
     int reads;
 };
 
@@ -56,7 +56,7 @@ static uint32_t draw(uint32_t below)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* What the lines of a text are, written one way that does not depend on pieces. */
+/* The expected lines of a text, computed independently of pieces. */
 static size_t lines_of(struct script script, size_t chunk, char *out)
 {
     weft_reader reader;
@@ -113,7 +113,7 @@ TEST(reader_line_beyond_limit_is_refused_and_stays_buffered)
     struct script script = {.bytes = "0123456789\nab\n", .len = 14};
     for (script.piece = 1; script.piece < 15; script.piece++) {
         script.at = 0;
-        open_script(&reader, &script, 10, 4); /* the line with its end has 11 */
+        open_script(&reader, &script, 10, 4); /* the line with its terminator has 11 */
         CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
         CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
         CHECK(weft_reader_peek(&reader, 10, &bytes, WEFT_FOREVER) >= 10);
@@ -155,7 +155,7 @@ TEST(reader_finds_delimiter_split_across_chunks)
 
 /* --- any mixture of calls --------------------------------------------------------------------- */
 
-/* A thousand drawn calls see the bytes in their order, none twice and none lost. */
+/* A thousand random calls see the bytes in order, none twice and none lost. */
 static void mixture(uint64_t seed)
 {
     static char text[20000];
@@ -245,7 +245,8 @@ TEST(mixed_reader_calls_return_every_byte_once)
 
 /* --- bounds ----------------------------------------------------------------------------------- */
 
-/* The contracts say which pointers stay valid: to what consume leaves, and across buffered. */
+/* The contracts say which pointers stay valid: to the data that consume leaves, and across
+ * buffered. */
 TEST(reader_consume_and_buffered_keep_pointers_valid)
 {
     static const char text[] = "one two three four";
@@ -290,7 +291,7 @@ TEST(reader_without_memory_loses_no_bytes)
     text[sizeof text - 1] = '\n';
     struct script script = {.bytes = text, .len = sizeof text, .piece = 50};
     int failed = 0;
-    weft_buf_trim_pools(); /* else it would come from there */
+    weft_buf_trim_pools(); /* otherwise the data would come from there */
     for (long fail = 1; fail < 20; fail++) {
         script.at = 0;
         open_script(&reader, &script, 0, 100);

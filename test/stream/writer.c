@@ -1,4 +1,4 @@
-/* A writer puts small pieces together, waits at its mark and loses nothing. */
+/* A writer combines small pieces, waits at its high-water mark, and loses nothing. */
 /* labels: valgrind */
 #include <weft/stream.h>
 
@@ -7,12 +7,12 @@
 #include "base/alloc.h"
 #include "io/drivers.h"
 
-/* What was written, and how. */
+/* What was written, and in which writes. */
 static char sink[1 << 20];
 static size_t sunk;
 static int writes, most_vectors;
-static size_t takes;  /* bytes that one write takes; 0: -ETIMEDOUT */
-static int fail_each; /* every so many writes -ETIMEDOUT */
+static size_t takes;  /* bytes that one write accepts; 0: -ETIMEDOUT */
+static int fail_each; /* every n-th write fails with -ETIMEDOUT */
 
 static ssize_t sinks(void *arg, const struct iovec *iov, int count, int64_t deadline)
 {
@@ -57,7 +57,7 @@ TEST(writer_combines_small_appends_into_one_write)
     CHECK_EQ(sunk, 1004);
     CHECK_EQ(memcmp(sink + 1000, "x=7\n", 4), 0);
     CHECK_EQ(weft_writer_flush(&writer, WEFT_FOREVER), 0);
-    CHECK_EQ(writes, 1); /* there was nothing */
+    CHECK_EQ(writes, 1); /* the buffer was empty */
     weft_writer_deinit(&writer);
 }
 
@@ -75,7 +75,7 @@ TEST(writer_append_waits_at_high_mark_and_error_appends_nothing)
     CHECK_EQ(weft_writer_append_buf(&writer, buf, 0), -ETIMEDOUT);
     CHECK_EQ(weft_writer_pending(&writer), 120);
     takes = 21;
-    CHECK_EQ(weft_writer_append_buf(&writer, buf, 0), 0); /* one write got it below the mark */
+    CHECK_EQ(weft_writer_append_buf(&writer, buf, 0), 0); /* one write brought it below the mark */
     CHECK_EQ(weft_writer_pending(&writer), 102);
     CHECK_EQ(weft_writer_append(&writer, "de", 2, 0), 0);
     CHECK_EQ(weft_writer_flush(&writer, 0), 0);
@@ -166,7 +166,7 @@ TEST(writer_append_without_memory_appends_nothing)
     for (long fail = 1; fail < 5; fail++) {
         begin(&writer, 0, SIZE_MAX);
         size_t expected = 0;
-        weft_buf_trim_pools(); /* else it would come from there */
+        weft_buf_trim_pools(); /* otherwise the data would come from there */
         weft__alloc_fail_after(fail, false);
         for (int i = 0; i < 4; i++) {
             int err = weft_writer_append(&writer, block, sizeof block, 0);

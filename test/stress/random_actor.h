@@ -20,7 +20,7 @@ struct society_opts {
     double seconds; /* with a status line every few seconds */
 };
 
-enum { THREADS = 3, TIES = 4, PEERS = 4, CROWDS = 4, TREE = 15 /* children in it */ };
+enum { THREADS = 3, RELATIONS = 4, PEERS = 4, CROWDS = 4, TREE = 15 /* children in it */ };
 
 static struct {
     const struct society_opts *opts;
@@ -52,7 +52,7 @@ struct state {
     weft_pid friend;
     struct peer peers[PEERS];
     uint64_t threads[THREADS + 1];
-    uint64_t refs[TIES];
+    uint64_t refs[RELATIONS];
     unsigned turn;
     bool child, begun;
 };
@@ -142,10 +142,10 @@ static void in_order(struct state *s, const struct weft_actor_event *e)
 static void down(struct state *s, uint64_t ref)
 {
     int i = 0;
-    while (i < TIES && s->refs[i] != ref) {
+    while (i < RELATIONS && s->refs[i] != ref) {
         i++;
     }
-    CHECK(i < TIES); /* otherwise it was notified before, or removed */
+    CHECK(i < RELATIONS); /* otherwise it was notified before, or removed */
     s->refs[i] = 0;
     atomic_fetch_add(&society.told, 1);
 }
@@ -213,7 +213,7 @@ static void spawns(weft_actor *self, struct state *s)
     char name[8];
     snprintf(name, sizeof name, "n%u", roll(&s->rand, 10));
     int free = 0;
-    while (free < TIES && s->refs[free]) {
+    while (free < RELATIONS && s->refs[free]) {
         free++;
     }
     struct weft_actor_spawn_opts opts = {
@@ -221,7 +221,7 @@ static void spawns(weft_actor *self, struct state *s)
         .self = self,
         .link = roll(&s->rand, 2),
         .name = roll(&s->rand, 4) ? NULL : name,
-        .monitor = free < TIES ? &ref : NULL,
+        .monitor = free < RELATIONS ? &ref : NULL,
         .topic = "n",
         .tag = tag,
         .message = weft_buf_copy(&tag, sizeof tag),
@@ -230,7 +230,7 @@ static void spawns(weft_actor *self, struct state *s)
     int err = weft_actor_spawn_with(society.host, &pid, &society_kinds[0], &opts);
     CHECK(err == 0 || err == 1 || err == -ESHUTDOWN || err == -ENOBUFS);
     atomic_fetch_add(&society.sent, err >= 0);
-    if (err == 0 && free < TIES) {
+    if (err == 0 && free < RELATIONS) {
         s->refs[free] = ref;
     }
     weft_buf_free(input);
@@ -239,7 +239,7 @@ static void spawns(weft_actor *self, struct state *s)
 /* Returns how many more actors are monitored. */
 static int watches(weft_actor *self, struct state *s)
 {
-    int i = (int)roll(&s->rand, TIES);
+    int i = (int)roll(&s->rand, RELATIONS);
     if (s->refs[i]) {
         CHECK_EQ(weft_actor_demonitor(self, s->refs[i]), 0); /* it has not fired, and so will not */
         s->refs[i] = 0;

@@ -1,4 +1,4 @@
-// Fibers that switch while an exception is caught or on its way, with a real C++ runtime.
+// Fibers that switch while an exception is caught or in flight, with a real C++ runtime.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int fibers = 16, turns = 200;
 weft_pool *pools[2];
-int alive; // exceptions that nobody has destroyed, under `lock`
+int alive; // exceptions not destroyed yet; guarded by `lock`
 weft_mutex lock;
 
 [[noreturn]] void die(const char *what, int who)
@@ -27,7 +27,7 @@ void count(int change)
     weft_mutex_unlock(&lock);
 }
 
-// On the heap, so that a sanitizer sees whoever reads it too late.
+// On the heap, so that a sanitizer detects a late read.
 struct trouble : std::runtime_error {
     int who;
     trouble(int n, const std::string &text) : std::runtime_error(text), who(n) { count(1); }
@@ -123,7 +123,7 @@ void *catch_many(void *arg)
             throw trouble(who, "very last");
         } catch (...) {
             weft_yield();
-            weft_fiber_exit(arg); // which lets both go
+            weft_fiber_exit(arg); // which releases both
         }
     }
     return nullptr;

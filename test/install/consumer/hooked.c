@@ -1,4 +1,4 @@
-/* A blocking call of an installed program: with the hooks others run meanwhile. */
+/* A blocking call in an installed program: with the hooks, other fibers run meanwhile. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Uses the installed library as a stranger would. argv[1] is the version it must have. */
+/* Uses the installed library as an outside program does. argv[1] is the expected version. */
 #include <stdio.h>
 #include <string.h>
 

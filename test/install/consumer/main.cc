@@ -1,4 +1,4 @@
-// The same from C++: the headers compile there, and the names have C linkage.
+// Uses the installed library from C++: the headers compile as C++, and the names have C linkage.
 #include <cstdio>
 #include <string>
 

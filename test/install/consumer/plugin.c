@@ -1,4 +1,4 @@
-/* A plugin that uses Weft: fibers, a timer's wait, and a thread for functions that block. */
+/* A plugin that uses Weft: fibers, a timed wait, and a thread for blocking functions. */
 #include <weft/weft.h>
 
 int plugin_run(void);

@@ -1,5 +1,5 @@
-/* Loads, runs and unloads a plugin from a thread that then ends. It does not link Weft itself.
- * argv[1] is the plugin. */
+/* Loads, runs and unloads a plugin on a thread that then ends. The program does not link Weft
+ * itself. argv[1] is the plugin. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void *use(void *arg)
     int (*run)(void) = (int (*)(void))dlsym(plugin, "plugin_run");
     int answer = run ? run() : 0;
     dlclose(plugin);
-    return answer == 42 ? arg : NULL; /* what Weft keeps for this thread is given back after this */
+    return answer == 42 ? arg : NULL; /* after this, Weft's data for this thread is freed */
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
-/* A program for the sanitizers, built outside the tree. argv[1] says what it does: nothing wrong
- * (clean), or one thing. */
+/* A program for the sanitizers, built outside the tree. argv[1] selects what it does: nothing wrong
+ * (clean), or one specific error. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +39,7 @@ static void *count(void *arg)
     return arg;
 }
 
-/* Holds what nobody else knows of, and waits for ever: at the end of the program that is no leak.
- */
+/* Holds memory that only its stack refers to, and waits for ever: that is no leak at exit. */
 static void *hold(void *ready)
 {
     char *volatile mine = malloc(4000);
@@ -107,8 +106,8 @@ static void *overflow_stack(void *arg)
     return arg;
 }
 
-/* Two fibers on two workers. The second writes when the first has written, as the clock knows and
- * the memory model does not. */
+/* Two fibers on two workers. The second writes after the first by the clock, but not by the memory
+ * model. */
 static atomic_int step;
 static long shared;
 
@@ -178,7 +177,7 @@ int main(int argc, char **argv)
             return 2;
         }
         puts("done");
-        exit(0); /* with the pool at work, and a fiber in it */
+        exit(0); /* with the pool running, and a fiber in it */
     }
     return 2;
 }
