@@ -556,13 +556,13 @@ static void cancel_against_completion(int i)
     } else {
         struct weft__op *op;
         if (x_choose(2) && (op = weft__driver_next_cancel(&driver))) {
-            op->ending = true;
+            op->cancelling = true;
             weft__driver_drop_cancel(&driver, op);
         }
         weft__driver_op_finished(&driver, &asked->op);
         complete(&asked->op, NULL);
         while ((op = weft__driver_next_cancel(&driver))) {
-            op->ending = true;
+            op->cancelling = true;
             weft__driver_drop_cancel(&driver, op);
         }
         ended = 1;

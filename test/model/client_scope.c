@@ -129,7 +129,8 @@ static int close_it(void)
         X_ASSERT(published[i] == 1); /* plain: everything that a child did happened before */
     }
     const struct weft__scope *s = (const struct weft__scope *)(const void *)scope;
-    X_ASSERT(!s->running.first && !s->told.first); /* the records are gone with their stacks */
+    X_ASSERT(!s->running.first &&
+             !s->cancelled_children.first); /* the records are gone with their stacks */
     x_free(scope);
     return err;
 }

@@ -75,7 +75,7 @@ static void fire(int i)
     struct weft__firing firing = {.run = {.worker = i < FIBERS ? &workers[i] : &third}};
     weft__chain_init(&firing.ready);
     weft__wheel_advance(&workers[0].wheel, LATER + (1 << WEFT__WHEEL_TICK_SHIFT), 16, &firing);
-    if (firing.run.alarm) {
+    if (firing.run.user_timer) {
         weft__user_timer_run(&firing, LATER + (1 << WEFT__WHEEL_TICK_SHIFT));
     }
     weft__place_chain(&firing.ready);

@@ -8,7 +8,7 @@
 struct keeper {
     struct state s;
     atomic_int *ties;
-    weft_pid linked[TIES];
+    weft_pid linked[RELATIONS];
 };
 
 static void ties(struct keeper *k, int more)
@@ -19,10 +19,10 @@ static void ties(struct keeper *k, int more)
 static void unlinked(struct keeper *k, weft_pid from)
 {
     int i = 0;
-    while (i < TIES && !weft_pid_equal(k->linked[i], from)) {
+    while (i < RELATIONS && !weft_pid_equal(k->linked[i], from)) {
         i++;
     }
-    CHECK(i < TIES); /* otherwise it was notified before, or removed */
+    CHECK(i < RELATIONS); /* otherwise it was notified before, or removed */
     k->linked[i] = (weft_pid){.id = 0};
     atomic_fetch_add(&society.told, 1);
     ties(k, -1);
@@ -42,7 +42,7 @@ static bool tells_end(const struct weft_actor_event *events, size_t n, weft_pid 
 static void links(weft_actor *self, struct keeper *k, const struct weft_actor_event *later,
                   size_t n)
 {
-    int i = (int)roll(&k->s.rand, TIES);
+    int i = (int)roll(&k->s.rand, RELATIONS);
     if (k->linked[i].id && tells_end(later, n, k->linked[i])) {
         return;
     }
@@ -53,7 +53,7 @@ static void links(weft_actor *self, struct keeper *k, const struct weft_actor_ev
         return;
     }
     weft_pid pid = pick(&k->s.rand);
-    for (int j = 0; j < TIES; j++) {
+    for (int j = 0; j < RELATIONS; j++) {
         if (weft_pid_equal(k->linked[j], pid)) {
             return; /* both sides share one link */
         }
