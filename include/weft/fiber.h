@@ -234,7 +234,8 @@ WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water
 
 /* Rename the calling fiber. The name is copied and truncated to 15 bytes.
  *
- * Returns 0; -ENXIO outside a fiber.
+ * Returns 0; -ENXIO outside a fiber; -ENOMEM (only in a dispatcher's fiber), and then the old name
+ * stays.
  * Context: fiber only; does not wait. */
 WEFT_API int weft_fiber_set_name(const char *name);
 

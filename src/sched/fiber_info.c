@@ -29,6 +29,7 @@ int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
 int weft_fiber_set_name(const char *name)
 {
     uint64_t ident;
+    int err = 0;
     char *label = NULL;
     struct weft__task *task = weft__handle_lock(weft_self(), 0, &ident);
     if (!task) {
@@ -42,10 +43,12 @@ int weft_fiber_set_name(const char *name)
         char *before = task->label;
         task->label = label;
         label = before;
+    } else {
+        err = -ENOMEM;
     }
     weft__ident_unlock(task, ident);
     weft__free(label);
-    return 0;
+    return err;
 }
 
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state)

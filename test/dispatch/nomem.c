@@ -127,3 +127,20 @@ TEST(dispatcher_survives_failure_of_any_single_allocation)
     printf("%ld requests, %ld of them lead to an error\n", k - 1, refusals);
     CHECK(refusals >= 10);
 }
+
+static void *rename_without_memory(void *arg)
+{
+    char name[16];
+    CHECK_EQ(weft_fiber_set_name("first"), 0);
+    weft__alloc_fail_after(1, false);
+    CHECK_EQ(weft_fiber_set_name("second"), -ENOMEM);
+    weft__alloc_fail_after(0, false);
+    CHECK_EQ(weft_fiber_name(weft_self(), name, sizeof name), 0);
+    CHECK_STR(name, "first");
+    return arg;
+}
+
+TEST(rename_of_dispatcher_fiber_without_memory_fails_and_keeps_name)
+{
+    run_in_group(rename_without_memory, NULL);
+}
