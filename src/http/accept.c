@@ -424,14 +424,14 @@ int weft__http_accept_start(struct weft_http_server *server, const struct weft_a
                (int)(next_worker % server->workers));
 }
 
-void weft__http_accept_stop(struct weft_http_server *server)
+int weft__http_accept_stop(struct weft_http_server *server)
 {
     weft__lock(&server->lock);
     for (struct weft__http_acceptor *a = server->acceptors; a; a = a->next) {
         weft_cancel(a->fiber);
     }
     weft__unlock(&server->lock);
-    weft_waitgroup_wait(&server->acceptors_live, WEFT_FOREVER);
+    return weft_waitgroup_wait(&server->acceptors_live, WEFT_FOREVER);
 }
 
 void weft__http_accept_free(struct weft_http_server *server)

@@ -89,8 +89,9 @@ static inline bool weft__http_is_stopping(const struct weft_http_server *server)
 int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
                             struct weft_addr *bound);
 /* Ends the acceptors: they accept the established connections, unless the stop aborts, and close
- * their sockets. */
-void weft__http_accept_stop(struct weft_http_server *server);
+ * their sockets. Returns 0 when all have ended; -ECANCELED or -EINTR if the wait for them was
+ * ended. */
+int weft__http_accept_stop(struct weft_http_server *server);
 void weft__http_accept_free(struct weft_http_server *server);
 
 /* capacity.c */

@@ -103,7 +103,10 @@ int weft_http_server_stop(weft_http_server *server, int64_t deadline)
     weft__lock(&server->lock); /* no acceptor is added after this */
     set_stage(server, at_once ? WEFT__HTTP_STOP_ABORT : WEFT__HTTP_STOP_DRAIN);
     weft__unlock(&server->lock);
-    weft__http_accept_stop(server);
+    int accept_err = weft__http_accept_stop(server);
+    if (accept_err && !at_once) {
+        return accept_err;
+    }
     int err = weft_waitgroup_wait(&server->live, deadline < grace_end ? deadline : grace_end);
     if (err == -ETIMEDOUT && grace_end < deadline) {
         set_stage(server, WEFT__HTTP_STOP_IDLE);
@@ -116,7 +119,7 @@ int weft_http_server_stop(weft_http_server *server, int64_t deadline)
         err = weft_waitgroup_wait(&server->live, weft_after(CANCEL_WAIT_NS));
         err = err == -ETIMEDOUT ? -EBUSY : err;
     }
-    return err;
+    return err ? err : accept_err; /* without connections, acceptors may still run */
 }
 
 bool weft_http_server_is_stopping(const weft_http_server *server)

@@ -162,6 +162,54 @@ EACH_DRIVER(second_server_stop_with_earlier_deadline_wins)
     served_end(&s);
 }
 
+static void *stop_cancelled(void *arg)
+{
+    struct served *s = arg;
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK_EQ(weft_http_server_stop(s->server, weft_after(S(120))), -ECANCELED);
+    weft_fiber_shield_enter();
+    CHECK_EQ(weft_http_server_stop(s->server, weft_after(S(120))), 0);
+    weft_fiber_shield_leave();
+    return NULL;
+}
+
+/* The fiber runs on the only worker, so that no acceptor can have ended before its wait. */
+EACH_DRIVER(server_stop_in_cancelled_fiber_fails_while_acceptors_run)
+{
+    struct served s;
+    weft_fiber stopper;
+    served_make(&s, driver, 1, &(struct weft_http_server_opts){0});
+    served_listen(&s);
+    CHECK_EQ(weft_pool_spawn(s.pool, &stopper, stop_cancelled, &s, NULL), 0);
+    CHECK_EQ(weft_join(stopper, NULL, WEFT_FOREVER), 0);
+    served_end(&s);
+}
+
+static void *stop_at_once_cancelled(void *arg)
+{
+    struct served *s = arg;
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK_EQ(weft_http_server_stop(s->server, 0), -ECANCELED);
+    CHECK_EQ(served_stats(s).stop_aborted, 1);
+    return NULL;
+}
+
+EACH_DRIVER(server_stop_at_once_in_cancelled_fiber_aborts_connections)
+{
+    struct served s;
+    static struct client busy;
+    weft_fiber stopper;
+    begin(&s, driver);
+    client_open(&busy, &s);
+    client_send(&busy, get("/slow"));
+    CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_spawn(s.pool, &stopper, stop_at_once_cancelled, &s, NULL), 0);
+    CHECK_EQ(weft_join(stopper, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(client_reply(&busy)->status, 0);
+    client_close(&busy);
+    served_end(&s);
+}
+
 /* Stops while connections come and go. */
 EACH_DRIVER(server_stop_during_arrivals_answers_every_request)
 {
