@@ -11,6 +11,7 @@
 #include "actor/command_request.h"
 #include "base/alloc.h"
 #include "base/nonnull.h"
+#include "buf/block.h"
 
 /* The request of all these commands. */
 struct work {
@@ -149,10 +150,11 @@ static int give_fd(int fd, weft_buf **result)
 
 int weft_actor_take_fd(const struct weft_actor_event *event)
 {
-    if (event->error || !event->buf || event->buf->len != sizeof(int)) {
+    int *held = event->buf ? weft__buf_wrap_arg(event->buf, close_fd) : NULL;
+    if (!held) {
         return -EBADF;
     }
-    int *held = (int *)(void *)event->buf->data, fd = *held;
+    int fd = *held;
     *held = -EBADF;
     return fd;
 }

@@ -63,6 +63,14 @@ static inline struct weft__store *weft__block_store(weft_buf *block)
     return (struct weft__store *)(void *)((char *)block + WEFT__BLOCK_VIEW);
 }
 
+/* The `arg` of the weft_buf_wrap that made these bytes; NULL if they were not wrapped with this
+ * release function. */
+static inline void *weft__buf_wrap_arg(const weft_buf *buf,
+                                       void (*release)(const void *memory, size_t len, void *arg))
+{
+    return buf->weft_store->release == release ? buf->weft_store->arg : NULL;
+}
+
 static inline unsigned char *weft__block_bytes(weft_buf *block)
 {
     return (unsigned char *)block + WEFT__BLOCK_HEAD;

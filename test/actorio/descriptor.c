@@ -131,6 +131,7 @@ static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n
         int events_ready;
         memcpy(&events_ready, events[0].buf->data, sizeof events_ready);
         CHECK_EQ(events_ready, WEFT_READABLE);
+        CHECK_EQ(weft_actor_take_fd(&events[0]), -EBADF); /* no descriptor, though as long as one */
         return weft_out_read(out, READ, c->fd, 100, -1, WEFT_FOREVER);
     }
     default:
