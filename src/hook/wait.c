@@ -189,6 +189,9 @@ bool weft__hook_run_blocking(void (*run)(void *arg), void *arg, bool *use_real)
         return true;
     }
     *use_real = *use_real || (err != -ECANCELED && err != -EINTR);
-    weft__hook_fail(err);
+    errno = before;
+    if (!*use_real) {
+        weft__hook_fail(err);
+    }
     return false;
 }

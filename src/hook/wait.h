@@ -57,7 +57,7 @@ ssize_t weft__hook_io_finish(struct weft__hook_io *io, size_t bytes);
 void weft__hook_keep_interrupt(int err);
 
 /* Run a real call, as `run(arg)`, on a thread of the blocking pool. False: it did not run, and
- * errno says why; or there was no thread, and `use_real` is set to true. */
+ * errno says why; or there was no thread, `use_real` is set to true, and errno is unchanged. */
 bool weft__hook_run_blocking(void (*run)(void *arg), void *arg, bool *use_real);
 
 /* Sleep before try number `tries`, where no event reports progress; the time grows. Returns 0, or

@@ -1,6 +1,7 @@
 /* dup, dup2, dup3, fcntl, close: the state that the hooks keep for a descriptor follows it. */
 /* alike without hooks */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -189,6 +190,35 @@ IN_FIBER(close_in_vfork_child_leaves_parent_state)
     receive_later(ends[0], &ends[1]);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* Reads beyond the end of a file, which takes a second, real call; writes its errno. */
+__attribute__((noinline)) static pid_t vfork_and_read(int fd, volatile int *error)
+{
+    pid_t pid = vfork();
+    if (pid == 0) {
+        char text[16];
+        errno = EDOM;
+        ssize_t n = read(fd, text, sizeof text);
+        *error = n == 5 ? errno : -1;
+        _exit(0);
+    }
+    return pid;
+}
+
+IN_FIBER(read_in_vfork_child_does_not_clear_errno)
+{
+    char path[] = "/tmp/weft-hook-XXXXXX";
+    int fd = mkstemp(path), status;
+    volatile int error = 0;
+    CHECK(fd >= 0);
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(pwrite(fd, "hello", 5, 0), 5);
+    pid_t pid = vfork_and_read(fd, &error);
+    CHECK(pid > 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(error > 0);
+    close(fd);
 }
 
 /* A forked child has one plain thread. */
