@@ -77,7 +77,8 @@ WEFT_API void weft_connpool_release(weft_connpool *pool, int fd, bool reusable);
 
 struct weft_connpool_stats {
     unsigned idle, used;      /* current numbers */
-    uint64_t hits, misses;    /* acquires that reused an idle connection, that opened a new one */
+    uint64_t hits, misses;    /* acquires that reused a connection, that opened a new one; also
+                                 after a wait */
     uint64_t filled;          /* connections opened in advance */
     uint64_t waits, refusals; /* acquires that found `max` connections in use */
     uint64_t stale, retired;  /* closed because the peer had closed or sent data, because of

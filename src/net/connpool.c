@@ -203,6 +203,9 @@ static int wait_locked(weft_connpool *pool, int64_t deadline)
     if (err) {
         return err;
     }
+    weft__source_lock(&pool->source);
+    ++*(node.value ? &pool->stats.hits : &pool->stats.misses);
+    weft__source_unlock(&pool->source);
     return node.value ? (int)(intptr_t)node.value - 1 : open_connection(pool, deadline);
 }
 

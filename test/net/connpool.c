@@ -105,6 +105,7 @@ static void await_waits(uint64_t n)
 
 static void *limits(void *arg)
 {
+    struct weft_connpool_stats stats;
     weft_fiber fiber;
     void *result;
     int64_t soon = 10000000;
@@ -126,6 +127,9 @@ static void *limits(void *arg)
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK((intptr_t)result >= 0);
     int second = next_accepted();
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.hits, 1);   /* handed over */
+    CHECK_EQ(stats.misses, 2); /* the first, and the one that replaced it */
     weft_connpool_release(shared, (int)(intptr_t)result, true);
     CHECK_EQ(weft_close(peer), 0);
     CHECK_EQ(weft_close(second), 0);
