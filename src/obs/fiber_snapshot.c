@@ -204,10 +204,3 @@ bool weft__fiber_snapshot_slot(struct weft__snapshot_context *context, uint32_t 
     return (ident & WEFT__IDENT_LIVE) &&
            take_snapshot(context, task, weft__ident_generation(ident), out);
 }
-
-bool weft__fiber_snapshot_handle(struct weft__snapshot_context *context, weft_fiber fiber,
-                                 struct weft__fiber_snapshot *out)
-{
-    struct weft__task *task = weft__slab_find((uint32_t)fiber);
-    return task && take_snapshot(context, task, fiber >> 32, out);
-}

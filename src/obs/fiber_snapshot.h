@@ -59,8 +59,5 @@ struct weft__snapshot_context {
 /* False: there is no fiber in this slot, or it is of another pool. */
 bool weft__fiber_snapshot_slot(struct weft__snapshot_context *context, uint32_t slot,
                                struct weft__fiber_snapshot *out);
-/* The same by handle. */
-bool weft__fiber_snapshot_handle(struct weft__snapshot_context *context, weft_fiber fiber,
-                                 struct weft__fiber_snapshot *out);
 
 #endif
