@@ -47,7 +47,7 @@ struct weft_scope_opts {
 /* Open a scope in the caller's memory. A frame fiber (weft/frame.h) opens a scope within a step and
  * closes it with weft_frame_await_scope.
  * opts: NULL for defaults; borrowed for the call.
- * Returns 0; -EINVAL if a plain thread set no pool.
+ * Returns 0; -EINVAL if a plain thread set no pool (weft_last_error says so).
  * Context: any fiber or thread; does not wait. */
 WEFT_API int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts);
 

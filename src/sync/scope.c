@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/nonnull.h"
 #include "sched/cancel.h"
 #include "sched/fiber_local.h"
@@ -444,7 +445,7 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
     struct weft__task *task = w ? weft__running(w) : NULL;
     opts = opts ? opts : &defaults;
     if (!opts->pool && !task) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "pool: must be given outside of a fiber");
     }
     weft__deadline_check(opts->deadline);
     *s = (struct weft__scope){

@@ -544,6 +544,7 @@ TEST(scope_parent_can_be_thread_with_children_in_other_pool)
     run(children_elsewhere);
     children_elsewhere(NULL);
     CHECK_EQ(weft_scope_open(&scope, NULL), -EINVAL);
+    CHECK_STR(weft_last_error(), "pool: must be given outside of a fiber");
     CHECK_EQ(weft_scope_deadline(), WEFT_FOREVER);
     pool_close(other_pool);
 }
