@@ -11,21 +11,33 @@
 #include "base/atomic.h"
 #include "base/objname.h"
 
-static _Atomic(int) failures; /* remaining failures to inject */
+/* Remaining failures to inject, and the calls that succeed before them. */
+static _Atomic(int) failures, successes;
+
+void weft__thread_fail_after(int skip, int count)
+{
+    atomic_store_explicit(&successes, skip, memory_order_relaxed);
+    atomic_store_explicit(&failures, count, memory_order_relaxed);
+}
 
 void weft__thread_fail_next(int count)
 {
-    atomic_store_explicit(&failures, count, memory_order_relaxed);
+    weft__thread_fail_after(0, count);
+}
+
+/* Counts down. False: the counter was 0. */
+static bool count_down(_Atomic(int) *counter)
+{
+    int left = atomic_load_explicit(counter, memory_order_relaxed);
+    while (left > 0 && !atomic_compare_exchange_weak_explicit(
+                           counter, &left, left - 1, memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return left > 0;
 }
 
 static bool must_fail(void)
 {
-    int left = atomic_load_explicit(&failures, memory_order_relaxed);
-    while (left > 0 &&
-           !atomic_compare_exchange_weak_explicit(&failures, &left, left - 1, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
-    }
-    return left > 0;
+    return !count_down(&successes) && count_down(&failures);
 }
 
 void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg))

@@ -38,7 +38,8 @@ void weft__thread_set_name(pthread_t thread, const char *pool, unsigned index);
  * stack was in use; it does not return. Cancellation is disabled meanwhile. */
 void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg));
 
-/* For tests: the next `count` calls return -EAGAIN. */
+/* For tests: the next `count` calls return -EAGAIN, or those after `skip` further ones. */
 void weft__thread_fail_next(int count);
+void weft__thread_fail_after(int skip, int count);
 
 #endif

@@ -240,6 +240,22 @@ static int check_opts(struct weft_blocking_opts *opts)
     return 0;
 }
 
+/* Stops a pool that has no jobs, also in a cancelled fiber. */
+static void end_idle_threads(weft_blocking_pool *pool)
+{
+    const struct weft__worker *w = weft__worker_self();
+    bool shielded = w && weft__current(w);
+    if (shielded) {
+        weft_fiber_shield_enter();
+    }
+    while (weft_blocking_stop(pool, WEFT_FOREVER) != 0) {
+        weft_yield(); /* WEFT_STOP_ABORT ends even this wait: idle threads end soon */
+    }
+    if (shielded) {
+        weft_fiber_shield_leave();
+    }
+}
+
 int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_opts *options)
 {
     struct weft_blocking_opts opts = {0};
@@ -271,7 +287,7 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
         }
     }
     if (err) {
-        weft_blocking_stop(pool, WEFT_FOREVER);
+        end_idle_threads(pool);
         weft_blocking_destroy(pool);
         return err;
     }

@@ -525,6 +525,27 @@ TEST(blocking_call_without_any_thread_fails_and_with_one_waits)
     close_pool(pool);
 }
 
+/* The threads race with the wait for them: several of them, several times. */
+static void *create_fails_when_cancelled(void *arg)
+{
+    weft_blocking_pool *none;
+    struct weft_fiber_ended_wait wait;
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    for (int i = 0; i < 10; i++) {
+        weft__thread_fail_after(7, 1);
+        CHECK_EQ(weft_blocking_create(&none, &(struct weft_blocking_opts){.min_threads = 8}),
+                 -EAGAIN);
+        CHECK_EQ(weft_fiber_ended_wait(&wait), -ENOENT); /* the cancel did not end the wait */
+    }
+    weft__thread_fail_next(0);
+    return arg;
+}
+
+TEST(failed_blocking_create_in_cancelled_fiber_waits_for_its_threads)
+{
+    run_in_fiber(1, create_fails_when_cancelled, NULL);
+}
+
 TEST(blocking_pool_rejects_bad_options)
 {
     weft_blocking_pool *pool;
