@@ -263,6 +263,7 @@ static int start(weft_funcpool *pool)
 int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
                          const struct weft_funcpool_opts *options)
 {
+    WEFT__NONNULL_AS(options, "opts");
     struct weft_funcpool_opts opts = *options;
     int err = fn ? check_opts(&opts) : -EINVAL;
     if (err) {

@@ -92,6 +92,7 @@ static int do_read(struct weft__command_request *request, weft_buf **result)
 int weft_out_write(weft_out *out, uint64_t tag, int fd, weft_buf *buf, int64_t offset,
                    int64_t deadline)
 {
+    WEFT__NONNULL(buf);
     return issue(out, WEFT_COMMAND_WRITE, tag,
                  (struct work){.fd = fd, .buf = buf, .offset = offset, .deadline = deadline});
 }
@@ -172,6 +173,7 @@ static int do_accept(struct weft__command_request *request, weft_buf **result)
 
 int weft_out_connect(weft_out *out, uint64_t tag, const char *address, int64_t deadline)
 {
+    WEFT__NONNULL(address);
     size_t bytes = strlen(address) + 1;
     char *copy = weft__alloc_dirty(bytes);
     if (!copy) {

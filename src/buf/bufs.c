@@ -12,6 +12,7 @@
 void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 {
     WEFT__NONNULL(chain);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
     buf->weft_next = NULL;
     *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = buf;
@@ -23,6 +24,7 @@ void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 {
     WEFT__NONNULL(chain);
+    WEFT__NONNULL(buf);
     weft__block_check(buf);
     buf->weft_next = chain->first;
     chain->first = buf;
@@ -36,6 +38,7 @@ void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 void weft_bufs_join(weft_bufs *chain, weft_bufs *from)
 {
     WEFT__NONNULL(chain);
+    WEFT__NONNULL(from);
     WEFT__REQUIRE(chain != from, "weft_bufs_join of a chain with itself");
     if (from->first) {
         *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = from->first;
@@ -144,6 +147,7 @@ void weft_bufs_trim(weft_bufs *chain, size_t n)
 int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 {
     WEFT__NONNULL(chain);
+    WEFT__NONNULL(from);
     weft_bufs views = {0};
     for (const weft_buf *buf = from->first; buf; buf = buf->weft_next) {
         weft_buf *view = weft_buf_share(buf);

@@ -377,6 +377,7 @@ static bool belongs_elsewhere(weft_loop *loop, struct weft__fd *record)
 
 int weft_loop_close(weft_loop *loop, int fd)
 {
+    WEFT__NONNULL(loop);
     struct weft__fd *record = weft__fd_record(fd);
     if (record && belongs_elsewhere(loop, record)) {
         return -EBUSY;

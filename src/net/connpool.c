@@ -295,6 +295,7 @@ static bool reserve_missing(weft_connpool *pool)
 
 int weft_connpool_fill(weft_connpool *pool, int64_t deadline)
 {
+    WEFT__NONNULL(pool);
     while (reserve_missing(pool)) {
         int fd = open_connection(pool, deadline);
         if (fd < 0) {

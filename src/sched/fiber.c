@@ -432,6 +432,7 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
 
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
+    WEFT__NONNULL(pool);
     struct weft__worker *inside = worker_inside(pool, weft__worker_self());
     if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count || pool->group_sched) {
         return -EINVAL;

@@ -190,6 +190,7 @@ static int send_parked(weft_fiber fiber, const weft_pool *home, weft_pool *pool,
 
 int weft_fiber_unpark_on(weft_fiber fiber, weft_pool *pool, int worker)
 {
+    WEFT__NONNULL(pool);
     weft__pool_check_fork(pool);
     if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
         return -EINVAL;
@@ -215,6 +216,8 @@ int weft_fiber_unpark_on(weft_fiber fiber, weft_pool *pool, int worker)
 
 int weft_migration_enter(struct weft_migration *migration, weft_pool *pool, int worker)
 {
+    WEFT__NONNULL(migration);
+    WEFT__NONNULL(pool);
     struct weft__worker *w = weft__worker_self();
     int err = check_target(w, pool, worker, "weft_migration_enter");
     if (err && err != -EALREADY) {

@@ -97,6 +97,7 @@ size_t weft_outbox_post_all(weft_outbox *const *outboxes, size_t n, const weft_b
 
 void weft_outbox_close(weft_outbox *outbox)
 {
+    WEFT__NONNULL(outbox);
     weft__lock(lock_of(outbox));
     outbox->weft_closed = true;
     weft__unlock(lock_of(outbox));

@@ -405,6 +405,7 @@ int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
 
 bool weft_signal_has(const weft_signal_set *set, int signal)
 {
+    WEFT__NONNULL(set);
     return signal > 0 && signal < SIGNALS && (set->mask & bit(signal));
 }
 

@@ -1,13 +1,17 @@
 /* Passing NULL for a required object aborts the program with a message that names the call and the
  * argument. */
 /* labels: valgrind */
+#include <weft/actor_io.h>
 #include <weft/blocking.h>
 #include <weft/buf.h>
 #include <weft/connpool.h>
 #include <weft/dispatcher.h>
 #include <weft/executor.h>
+#include <weft/funcpool.h>
 #include <weft/http.h>
 #include <weft/idle.h>
+#include <weft/loop.h>
+#include <weft/migration.h>
 #include <weft/names.h>
 #include <weft/process.h>
 #include <weft/reactor.h>
@@ -66,11 +70,26 @@
     X(weft_http_server_route, "server", weft_http_server_route(NULL, "GET", "/", NULL, NULL, NULL)) \
     X(weft_http_server_stop, "server", weft_http_server_stop(NULL, WEFT_FOREVER))                  \
     X(weft_http_respond, "req", weft_http_respond(NULL, 200, "text/plain", "", 0))                     \
-    X(weft_http_get_header, "req", weft_http_get_header(NULL, "Host").len)
+    X(weft_http_get_header, "req", weft_http_get_header(NULL, "Host").len)                         \
+    X(weft_migration_enter, "migration", weft_migration_enter(NULL, NULL, WEFT_ANY_WORKER))        \
+    X(weft_fiber_unpark_on, "pool", weft_fiber_unpark_on(WEFT_NO_FIBER, NULL, WEFT_ANY_WORKER))    \
+    X(weft_fiber_submit, "pool", weft_fiber_submit(WEFT_NO_FIBER, NULL, WEFT_ANY_WORKER))          \
+    X(weft_connpool_fill, "pool", weft_connpool_fill(NULL, WEFT_FOREVER))                          \
+    X(weft_outbox_close, "outbox", (weft_outbox_close(NULL), 0))                                   \
+    X(weft_loop_close, "loop", weft_loop_close(NULL, -1))                                          \
+    X(weft_signal_has, "set", weft_signal_has(NULL, 1))                                            \
+    X(weft_bufs_prepend, "buf", (weft_bufs_prepend(&(weft_bufs){0}, NULL), 0))                     \
+    X(weft_bufs_join, "from", (weft_bufs_join(&(weft_bufs){0}, NULL), 0))                          \
+    X(weft_bufs_share, "from", weft_bufs_share(&(weft_bufs){0}, NULL))                             \
+    X(weft_funcpool_create, "opts", weft_funcpool_create(arg, NULL, NULL, NULL))                   \
+    X(weft_out_write, "buf", weft_out_write(NULL, 0, -1, NULL, -1, WEFT_FOREVER))                  \
+    X(weft_out_connect, "address", weft_out_connect(NULL, 0, NULL, WEFT_FOREVER))
 /* clang-format on */
 
 #define DEFINE(name, object, call) CALL(call_##name, call)
 CALLS(DEFINE)
+CALL(append_null, (weft_bufs_append(&(weft_bufs){0}, NULL), 0))
+CALL(enter_null_pool, weft_migration_enter(&(struct weft_migration){0}, NULL, WEFT_ANY_WORKER))
 
 TEST(null_object_aborts_with_call_and_object_name)
 {
@@ -79,7 +98,10 @@ TEST(null_object_aborts_with_call_and_object_name)
         const char *text;
     } calls[] = {
 #define ROW(name, object, call) {call_##name, #name ": " object " is NULL: it must be created"},
-        CALLS(ROW)};
+        CALLS(ROW) /* and second arguments of the calls above */
+        {append_null, "weft_bufs_append: buf is NULL: it must be created"},
+        {enter_null_pool, "weft_migration_enter: pool is NULL: it must be created"},
+    };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         must_stop(calls[i].fn, NULL, calls[i].text);
     }
