@@ -7,7 +7,7 @@
 #include "sched/fixture.h"
 #include "sched/pool.h"
 
-static weft_pool_set *crew_open(const struct weft_pool_set_opts *opts)
+static weft_pool_set *pool_set_open(const struct weft_pool_set_opts *opts)
 {
     weft_pool_set *pools = NULL;
     CHECK_EQ(weft_pool_set_create(&pools, opts), 0);
@@ -15,7 +15,7 @@ static weft_pool_set *crew_open(const struct weft_pool_set_opts *opts)
     return pools;
 }
 
-static void crew_close(weft_pool_set *pools)
+static void pool_set_close(weft_pool_set *pools)
 {
     CHECK_EQ(weft_pool_set_stop(pools, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_set_destroy(pools);
@@ -81,8 +81,8 @@ static void *report_place(void *arg)
 TEST(pool_set_members_are_one_thread_pools)
 {
     enum { MEMBERS = 3 };
-    weft_pool_set *pools =
-        crew_open(&(struct weft_pool_set_opts){.name = "image-compression", .members = MEMBERS});
+    weft_pool_set *pools = pool_set_open(
+        &(struct weft_pool_set_opts){.name = "image-compression", .members = MEMBERS});
     CHECK_EQ(weft_pool_set_size(pools), MEMBERS);
     struct place places[MEMBERS];
     for (unsigned i = 0; i < MEMBERS; i++) {
@@ -102,7 +102,7 @@ TEST(pool_set_members_are_one_thread_pools)
             CHECK(places[n].tid != places[i].tid);
         }
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 TEST(pool_set_members_are_pinned_to_cpu_list_in_turn)
@@ -115,15 +115,15 @@ TEST(pool_set_members_are_pinned_to_cpu_list_in_turn)
             cpus[n++] = cpu;
         }
     }
-    weft_pool_set *pools =
-        crew_open(&(struct weft_pool_set_opts){.members = 3, .cpus = cpus, .cpu_count = (size_t)n});
+    weft_pool_set *pools = pool_set_open(
+        &(struct weft_pool_set_opts){.members = 3, .cpus = cpus, .cpu_count = (size_t)n});
     for (unsigned i = 0; i < 3; i++) {
         struct place place;
         CHECK_EQ(weft_call_on(weft_pool_set_member(pools, i), 0, report_place, &place, NULL), 0);
         CHECK_EQ(CPU_COUNT(&place.cpus), 1);
         CHECK(CPU_ISSET(cpus[i % (unsigned)n], &place.cpus));
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 static void *hold(void *arg)
@@ -133,7 +133,8 @@ static void *hold(void *arg)
 
 TEST(pool_set_max_fibers_is_per_member)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 2, .max_fibers = 1});
+    weft_pool_set *pools =
+        pool_set_open(&(struct weft_pool_set_opts){.members = 2, .max_fibers = 1});
     weft_fiber held[2];
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_pool_set_spawn(pools, &held[i], hold, NULL, NULL), 0);
@@ -143,14 +144,14 @@ TEST(pool_set_max_fibers_is_per_member)
         CHECK_EQ(weft_fiber_unpark(held[i]), 0);
         CHECK_EQ(weft_join(held[i], NULL, WEFT_FOREVER), 0);
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 /* --- placement -------------------------------------------------------------------- */
 
 TEST(round_robin_visits_members_in_turn)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 3});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
     for (unsigned i = 0; i < 10; i++) {
         CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, i % 3));
     }
@@ -165,14 +166,14 @@ TEST(round_robin_visits_members_in_turn)
         }
         CHECK(place.pool == weft_pool_set_member(pools, i % 3));
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 static void *count_member(void *arg)
 {
     atomic_int *counts = arg;
     const char *name = weft_pool_name(weft_pool_self());
-    atomic_fetch_add(&counts[name[4] - '0'], 1);
+    atomic_fetch_add(&counts[name[strlen(name) - 1] - '0'], 1);
     return NULL;
 }
 
@@ -226,7 +227,7 @@ static void *submit_and_pick(void *arg)
  * turns. */
 TEST(round_robin_from_many_threads_is_even)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 4});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 4});
     atomic_int counts[4] = {0};
     struct submitter submitters[SUBMITTERS];
     pthread_t threads[SUBMITTERS];
@@ -240,7 +241,7 @@ TEST(round_robin_from_many_threads_is_even)
     for (int i = 0; i < SUBMITTERS; i++) {
         thread_close(threads[i]);
     }
-    crew_close(pools);
+    pool_set_close(pools);
     for (int member = 0; member < 4; member++) {
         shares[member] = atomic_load(&counts[member]);
         for (int i = 0; i < SUBMITTERS; i++) {
@@ -256,7 +257,7 @@ TEST(round_robin_from_many_threads_is_even)
 TEST(least_loaded_picks_member_with_fewest_fibers)
 {
     weft_pool_set *pools =
-        crew_open(&(struct weft_pool_set_opts){.members = 3, .placement = WEFT_LEAST_LOADED});
+        pool_set_open(&(struct weft_pool_set_opts){.members = 3, .placement = WEFT_LEAST_LOADED});
     weft_fiber held[6];
     for (int i = 0; i < 6; i++) { /* loads 3, 1, 2 */
         static const unsigned at[] = {0, 0, 0, 1, 2, 2};
@@ -278,7 +279,7 @@ TEST(least_loaded_picks_member_with_fewest_fibers)
         CHECK_EQ(weft_fiber_unpark(held[i]), 0);
     }
     CHECK_EQ(weft_fiber_unpark(more), 0);
-    crew_close(pools);
+    pool_set_close(pools);
     for (int i = 0; i < 6; i++) {
         CHECK_EQ(weft_join(held[i], NULL, 0), 0);
     }
@@ -298,7 +299,7 @@ static void *check_home(void *arg)
 
 TEST(pool_set_members_do_not_steal)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 3});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
     weft_pool *busy = weft_pool_set_member(pools, 1);
     for (int i = 0; i < 200; i++) {
         CHECK_EQ(weft_pool_submit(busy, check_home, busy), 0);
@@ -343,9 +344,9 @@ static void *submit_from_inside(void *arg)
 
 TEST(submit_from_own_member_thread_skips_inbox)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 1});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 1});
     CHECK_EQ(weft_pool_set_call(pools, submit_from_inside, NULL, NULL), 0);
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 /* --- calls from other pools ------------------------------------------------------------ */
@@ -358,7 +359,7 @@ static void *square(void *arg)
     return (void *)(n * n);
 }
 
-static void *call_crew(void *arg)
+static void *call_pool_set(void *arg)
 {
     weft_pool *home = weft_pool_self();
     int worker = weft_worker_self();
@@ -374,25 +375,25 @@ static void *call_crew(void *arg)
 
 TEST(pool_set_call_returns_to_pool_and_worker_of_caller)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 2});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 2});
     weft_pool *home = pool_open(&(struct weft_pool_opts){.workers = 3});
     for (int i = 0; i < 6; i++) {
         struct weft_fiber_opts bound = {.bound = true, .worker = i % 3};
-        CHECK_EQ(weft_pool_spawn(home, NULL, call_crew, pools, &bound), 0);
+        CHECK_EQ(weft_pool_spawn(home, NULL, call_pool_set, pools, &bound), 0);
     }
     pool_close(home);
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 TEST(plain_thread_can_call_pool_set)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 2});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 2});
     for (intptr_t i = 0; i < 20; i++) {
         void *result = NULL;
         CHECK_EQ(weft_pool_set_call(pools, square, (void *)i, &result), 0);
         CHECK_EQ((intptr_t)result, i * i);
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 struct meanwhile {
@@ -432,9 +433,10 @@ static void *call_meanwhile(void *arg)
 
 TEST(pool_set_call_does_not_block_worker_of_caller)
 {
-    struct meanwhile meanwhile = {.pools = crew_open(&(struct weft_pool_set_opts){.members = 1})};
+    struct meanwhile meanwhile = {.pools =
+                                      pool_set_open(&(struct weft_pool_set_opts){.members = 1})};
     run_in_fiber(1, call_meanwhile, &meanwhile);
-    crew_close(meanwhile.pools);
+    pool_set_close(meanwhile.pools);
 }
 
 static void *call_stopped(void *arg)
@@ -447,13 +449,13 @@ static void *call_stopped(void *arg)
 
 TEST(stopped_pool_set_rejects_calls_and_fiber_stays)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 2});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 2});
     CHECK_EQ(weft_pool_set_stop(pools, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     run_in_fiber(1, call_stopped, pools);
     CHECK_EQ(weft_pool_set_submit(pools, square, NULL), -ESHUTDOWN);
     CHECK_EQ(weft_pool_set_start(pools), 0); /* and starts again */
     CHECK_EQ(weft_pool_set_call(pools, square, NULL, NULL), 0);
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 /* --- operations available in a member --------------------------------------------------- */
@@ -475,14 +477,14 @@ static void *wait_in_every_way(void *arg)
 
 TEST(sleep_park_and_join_work_in_compute_pools)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 2});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 2});
     weft_pool *shared = pool_open(&(struct weft_pool_opts){.compute = true, .workers = 2});
     for (int i = 0; i < 10; i++) {
         CHECK_EQ(weft_pool_set_submit(pools, wait_in_every_way, pools), 0);
         CHECK_EQ(weft_pool_submit(shared, wait_in_every_way, pools), 0);
     }
     pool_close(shared);
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 static void *count_up(void *arg)
@@ -496,12 +498,12 @@ TEST(pool_set_stop_drains_members)
 {
     for (int round = 0; round < 10; round++) {
         atomic_int ran = 0;
-        weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){
+        weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){
             .members = 3, .placement = round % 2 ? WEFT_LEAST_LOADED : WEFT_ROUND_ROBIN});
         for (int i = 0; i < 100; i++) {
             CHECK_EQ(weft_pool_set_submit(pools, count_up, &ran), 0);
         }
-        crew_close(pools);
+        pool_set_close(pools);
         CHECK_EQ(atomic_load(&ran), 100);
     }
 }
@@ -516,19 +518,19 @@ static void *stop_own_crew(void *arg)
  * others are stopped anyway, and the error is not lost among their zeros. */
 TEST(pool_set_stop_tries_all_members_and_returns_first_error)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 3});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
     CHECK_EQ(
         weft_call_on(weft_pool_set_member(pools, 1), WEFT_ANY_WORKER, stop_own_crew, pools, NULL),
         0);
     for (unsigned i = 0; i < 3; i++) {
         CHECK_EQ(weft_pool_submit(weft_pool_set_member(pools, i), end_at_once, NULL), -ESHUTDOWN);
     }
-    crew_close(pools);
+    pool_set_close(pools);
 }
 
 TEST(cancelling_pool_set_stop_ends_endless_waits)
 {
-    weft_pool_set *pools = crew_open(&(struct weft_pool_set_opts){.members = 3});
+    weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
     for (int i = 0; i < 9; i++) {
         CHECK_EQ(weft_pool_set_submit(pools, hold, NULL), 0);
     }
