@@ -192,16 +192,16 @@ IN_FIBER(close_in_vfork_child_leaves_parent_state)
     close(ends[1]);
 }
 
-/* Reads beyond the end of a file, which takes a second, real call; writes its errno. */
-__attribute__((noinline)) static pid_t vfork_and_read(int fd, volatile int *error)
+/* Reads beyond the end of a file, which takes a second, real call. The exit status says whether
+ * errno is still set: a vfork that a sanitizer or an emulator makes a fork shares no memory. */
+__attribute__((noinline)) static pid_t vfork_and_read(int fd)
 {
     pid_t pid = vfork();
     if (pid == 0) {
         char text[16];
         errno = EDOM;
         ssize_t n = read(fd, text, sizeof text);
-        *error = n == 5 ? errno : -1;
-        _exit(0);
+        _exit(n == 5 && errno > 0 ? 0 : 1);
     }
     return pid;
 }
@@ -210,14 +210,13 @@ IN_FIBER(read_in_vfork_child_does_not_clear_errno)
 {
     char path[] = "/tmp/weft-hook-XXXXXX";
     int fd = mkstemp(path), status;
-    volatile int error = 0;
     CHECK(fd >= 0);
     CHECK_EQ(unlink(path), 0);
     CHECK_EQ(pwrite(fd, "hello", 5, 0), 5);
-    pid_t pid = vfork_and_read(fd, &error);
+    pid_t pid = vfork_and_read(fd);
     CHECK(pid > 0);
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECK(error > 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     close(fd);
 }
 
