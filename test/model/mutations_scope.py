@@ -2,7 +2,7 @@
 
 STRUCTURES["scope"] = {
     "client": "client_scope.c",
-    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/fiber_local.c", "src/sync/holder.c"] + WAIT,
+    "sources": ["src/sync/scope.c", "src/base/error.c", "src/sync/event.c", "src/sched/fiber_local.c", "src/sync/holder.c"] + WAIT,
     "files": ["src/sync/scope.c"],
 }
 
