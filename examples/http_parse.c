@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <weft/http_parse.h>
-#include <weft/uri.h>
 
 static const char input[] =
     "GET /a/./b%20c/../d?x=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"

@@ -4,7 +4,7 @@
  */
 #include "program.h"
 
-#include <weft/mutex.h>
+#include <weft/sync.h>
 
 enum { ALONE = 20000000, FIBERS = 8, EACH = 500000 };
 

@@ -1,7 +1,7 @@
 /* 8 fibers on 2 workers take a read lock, and every 20th time a write lock. */
 #include "program.h"
 
-#include <weft/rwlock.h>
+#include <weft/sync.h>
 
 enum { FIBERS = 8, EACH = 500000 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weft/version.h>
+#include <weft/base.h>
 
 #include "demo.h"
 #include "serve.h"

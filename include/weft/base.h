@@ -1,12 +1,34 @@
-/* What every part of a program uses: durations and error texts. */
+/* What every part of a program uses: symbol visibility, the version, durations and deadlines, error
+ * texts. */
 #ifndef WEFT_BASE_H
 #define WEFT_BASE_H
 
 #include <stdint.h>
 
-#include <weft/export.h>
+#define WEFT_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+#define WEFT_BEGIN_DECLS extern "C" {
+#define WEFT_END_DECLS }
+#else
+#define WEFT_BEGIN_DECLS
+#define WEFT_END_DECLS
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+#define WEFT_VERSION "0.1.0"
 
 WEFT_BEGIN_DECLS
+
+/* --- version -------------------------------------------------------------------------------- */
+
+/* Return the version of the linked library, such as "0.1.0". Compare it with WEFT_VERSION to detect
+ * a mismatch between headers and library.
+ *
+ * Returns a static string. Context: any thread; does not wait. */
+WEFT_API const char *weft_version(void);
 
 /* --- durations -------------------------------------------------------------------------------- */
 
@@ -21,6 +43,32 @@ WEFT_BEGIN_DECLS
 #define WEFT_MS(n) (WEFT_NS(n) * 1000000)
 #define WEFT_SECONDS(n) (WEFT_NS(n) * 1000000000)
 #define WEFT_MINUTES(n) (WEFT_SECONDS(n) * 60)
+
+/* --- deadlines ------------------------------------------------------------------------------ */
+
+/* A deadline is a point in time: nanoseconds of CLOCK_MONOTONIC. WEFT_FOREVER never comes. */
+#define WEFT_FOREVER INT64_MAX
+
+/* Read the clock that all deadlines use.
+ *
+ * Returns nanoseconds.
+ * Context: any thread; does not wait. */
+WEFT_API int64_t weft_now(void);
+/* Read that clock as the calling worker read it last, without a clock read. A worker reads the
+ * clock every 61 turns, about every 200 us if turns are longer, and after each sleep. So the value
+ * is at most that old and never ahead, but it does not advance within one turn, however long the
+ * turn is.
+ *
+ * Returns nanoseconds; on a plain thread the same as weft_now.
+ * Context: any thread; does not wait. */
+WEFT_API int64_t weft_now_cached(void);
+/* Make a deadline `ns` from now, as in weft_after(WEFT_MS(5)). In debug builds a deadline that is
+ * negative, or before the start of the program but not 0, aborts the program: a duration was
+ * passed where a deadline is expected.
+ *
+ * Returns the deadline, at most WEFT_FOREVER; the present time if ns <= 0.
+ * Context: any thread; does not wait. */
+WEFT_API int64_t weft_after(int64_t ns);
 
 /* --- errors ----------------------------------------------------------------------------------- */
 

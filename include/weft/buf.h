@@ -35,7 +35,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include <weft/export.h>
+#include <weft/base.h>
 
 WEFT_BEGIN_DECLS
 

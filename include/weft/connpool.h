@@ -12,7 +12,7 @@
 #ifndef WEFT_CONNPOOL_H
 #define WEFT_CONNPOOL_H
 
-#include <weft/resolve.h>
+#include <weft/net.h>
 #include <weft/sync.h>
 
 WEFT_BEGIN_DECLS

@@ -55,16 +55,11 @@
 #include <stdio.h>
 
 #include <weft/chan.h>
-#include <weft/cond.h>
 #include <weft/dispatcher.h>
-#include <weft/event.h>
 #include <weft/future.h>
 #include <weft/io.h>
-#include <weft/mutex.h>
-#include <weft/rwlock.h>
 #include <weft/scope.h>
-#include <weft/select.h>
-#include <weft/sem.h>
+#include <weft/sync.h>
 
 WEFT_BEGIN_DECLS
 

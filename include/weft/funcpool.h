@@ -18,11 +18,16 @@
 #ifndef WEFT_FUNCPOOL_H
 #define WEFT_FUNCPOOL_H
 
-#include <weft/actor_command.h>
+#include <weft/buf.h>
+#include <weft/pool.h>
 
 WEFT_BEGIN_DECLS
 
 typedef struct weft_funcpool weft_funcpool;
+
+/* A function from an input buffer to an output buffer. It borrows input and stores an owned buffer,
+ * or nothing, in *output. Returns 0 or a negative errno. */
+typedef int (*weft_function)(const weft_buf *input, weft_buf **output, void *arg);
 
 enum weft_funcpool_kind {
     WEFT_FUNCPOOL_INLINE,
@@ -62,15 +67,6 @@ WEFT_API int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *a
  * Context: any thread or fiber; waits; cancellation point. */
 WEFT_API int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output,
                                 int64_t deadline);
-
-/* Call the function from a step, as a command. The completion has this tag and carries the output
- * or an error of weft_funcpool_call.
- *
- * input: taken, also on an error. pool: must not be destroyed before the completion.
- * Returns 0; -ENOMEM.
- * Context: in a step, with its own `out`; does not wait. */
-WEFT_API int weft_out_function(weft_out *out, uint64_t tag, weft_funcpool *pool, weft_buf *input,
-                               int64_t deadline);
 
 /* Stop the pool: refuse new calls and calls that wait for admission, and wait until the admitted
  * calls are done and all workers have ended. A worker's own function must not call it.

@@ -15,7 +15,7 @@
  * Each connection is one fiber that stays on one worker of the pool for its whole life. The fiber
  * reads the requests one after the other and calls their handlers. Responses to pipelined requests
  * are buffered and written together. A handler may wait in any way. A handler that migrates to
- * another worker (weft/migration.h) must return to its own worker before its next call into this
+ * another worker (weft/fiber.h) must return to its own worker before its next call into this
  * header.
  *
  * The parser is strict (weft/http_parse.h). The server itself responds to a malformed request and
@@ -23,14 +23,14 @@
  * client can read the response instead of getting a reset.
  *
  * Idle clients, slow headers, slow bodies and slow readers are disconnected. Timeouts use idle
- * groups (weft/idle.h): a timeout fires at most 1/16 late, and never more than 1 s late (timeouts
+ * groups (weft/timer.h): a timeout fires at most 1/16 late, and never more than 1 s late (timeouts
  * longer than nine hours: at most 1/32768 late).
  */
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
 
-#include <weft/addr.h>
 #include <weft/http_parse.h>
+#include <weft/net.h>
 #include <weft/pool.h>
 
 WEFT_BEGIN_DECLS

@@ -55,7 +55,7 @@ struct weft_pool_opts {
     const char *name; /* copied; threads are "<name>_<i>", cut to 15 bytes; default "weft" */
     unsigned workers; /* default: the CPUs this process may use (affinity and cgroup quota) */
     bool caller;      /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
-    bool compute;     /* no I/O driver: I/O calls return -EOPNOTSUPP (weft/compute.h) */
+    bool compute;     /* no I/O driver: I/O calls return -EOPNOTSUPP */
     enum weft_driver driver; /* default: auto */
     const int *cpus;         /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
     size_t cpu_count;
@@ -74,7 +74,7 @@ struct weft_pool_opts {
      * to a power of two. It bounds how late a timer fires by design; a coarser tick saves wake-ups
      * for timers that are close together. Up to 1 s; default 65536. */
     int64_t timer_tick_ns;
-    /* A fiber that runs for longer without returning to its worker is reported (weft/report.h).
+    /* A fiber that runs for longer without returning to its worker is reported (weft/inspect.h).
      * Default 100 ms; < 0: never. */
     int64_t hog_ns;
     /* The fibers of this pool may be woken by sources that Weft does not know: no deadlock is
@@ -135,7 +135,7 @@ WEFT_API int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs
  * result: NULL, or where the fiber's result is written on success.
  * Returns 0; -EINVAL if the pool was not created with `caller` by this thread; -EBUSY if the thread
  * is inside a worker loop already; -EDEADLK if the fiber can never end: every fiber of every pool
- * waits and no wake source is left (weft/report.h has reported the fibers). The fibers then stay
+ * waits and no wake source is left (weft/inspect.h has reported the fibers). The fibers then stay
  * as they are, the first one detached; stop the pool with WEFT_STOP_CANCEL to end them. -EAGAIN,
  * -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
  * Context: the creating thread only, outside of fibers; waits. */
@@ -181,7 +181,7 @@ enum weft_stop_mode {
  * caller;
  * -EDEADLK if worker 0 is another thread that is not in run, poll or stop, and work or fibers
  * remain for it; or if the calling thread is worker 0 and every fiber waits without a wake source
- * (weft/report.h): stop again with WEFT_STOP_CANCEL;
+ * (weft/inspect.h): stop again with WEFT_STOP_CANCEL;
  * -EBUSY if cancelled fibers have not ended by the deadline: a dump was written to stderr, the pool
  * keeps running those that can end; stop again to wait again;
  * -ECANCELED or -EINTR if the calling fiber was cancelled or interrupted while it waited; the stop
@@ -227,6 +227,81 @@ WEFT_API int weft_run(weft_fn fn, void *arg, void **result, const struct weft_po
  *
  * Context: any thread; does not wait. */
 WEFT_API unsigned weft_usable_cpus(void);
+
+/* --- pool sets ------------------------------------------------------------------------------ */
+
+/* Compute pools: for work that burns CPU and must not delay I/O.
+ *
+ * A shared compute pool is a weft_pool with `compute` set: its workers share work by stealing. The
+ * other form is a set of isolated pools, weft_pool_set: N compute pools of one thread each, without
+ * stealing between them, and a placement rule that chooses the pool for each new fiber.
+ *
+ * Life cycle of a set: create -> start -> (submit, spawn, call ...) -> stop -> destroy.
+ */
+
+typedef struct weft_pool_set weft_pool_set;
+
+/* Which member of a set gets the next fiber. */
+enum weft_placement {
+    WEFT_ROUND_ROBIN,
+    WEFT_LEAST_LOADED, /* the member with the fewest live fibers at the moment */
+};
+
+struct weft_pool_set_opts {
+    const char *name; /* copied; members are "<name><i>"; default "pools" */
+    unsigned members; /* at most 1000; default: weft_usable_cpus() */
+    enum weft_placement placement;
+    size_t stack_bytes;  /* default stack size of fibers; default 64 KiB */
+    uint64_t max_fibers; /* limit of live fibers, per member; default: limited by memory only */
+    const int *cpus;     /* member i is pinned to cpus[i % cpu_count] */
+    size_t cpu_count;
+};
+
+/* Create a set of isolated compute pools with their threads stopped.
+ *
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0 and an owned set in *out; -EINVAL for a bad option (weft_last_error names it); -ENOMEM.
+ * Context: any thread; does not wait. */
+WEFT_API int weft_pool_set_create(weft_pool_set **out, const struct weft_pool_set_opts *opts);
+/* Start every member, as weft_pool_start.
+ *
+ * Returns 0; the first error of weft_pool_start, with the members before it started: call again, or
+ * stop the set.
+ * Context: any thread; does not wait for fibers. */
+WEFT_API int weft_pool_set_start(weft_pool_set *pools);
+/* Start fn(arg) in a new fiber on the member that the placement rule chooses: detached
+ * (weft_pool_set_submit), or with options and a handle in *out (weft_pool_set_spawn).
+ *
+ * Returns as weft_pool_submit and weft_pool_spawn.
+ * Context: any thread; does not wait. */
+WEFT_API int weft_pool_set_submit(weft_pool_set *pools, weft_fn fn, void *arg);
+WEFT_API int weft_pool_set_spawn(weft_pool_set *pools, weft_fiber *out, weft_fn fn, void *arg,
+                                 const struct weft_fiber_opts *opts);
+/* Run fn(arg) on the member that the placement rule chooses and wait for its result, as
+ * weft_call_on.
+ *
+ * Returns 0 and the result of fn in *result, unless that is NULL; errors as weft_call_on.
+ * Context: any thread; waits. */
+WEFT_API int weft_pool_set_call(weft_pool_set *pools, weft_fn fn, void *arg, void **result);
+/* Return one member: the one with index i, or the one that the placement rule chooses next.
+ *
+ * Returns a borrowed pool; weft_pool_set_member returns NULL if i is out of range.
+ * Context: any thread; does not wait. */
+WEFT_API weft_pool *weft_pool_set_member(weft_pool_set *pools, unsigned i);
+WEFT_API weft_pool *weft_pool_set_next(weft_pool_set *pools);
+/* Return the number of members.
+ *
+ * Context: any thread; does not wait. */
+WEFT_API unsigned weft_pool_set_size(const weft_pool_set *pools);
+/* Stop every member, as weft_pool_stop, one after the other.
+ *
+ * Returns 0; the first error of weft_pool_stop after all members were tried: stop again.
+ * Context: any thread or fiber; waits; a cancellation point for fibers. */
+WEFT_API int weft_pool_set_stop(weft_pool_set *pools, enum weft_stop_mode mode, int64_t deadline);
+/* Free a set whose members are all stopped or were never started. NULL is allowed.
+ *
+ * Takes the set and its members. Context: any thread, as weft_pool_destroy. */
+WEFT_API void weft_pool_set_destroy(weft_pool_set *pools);
 
 WEFT_END_DECLS
 #endif

@@ -69,7 +69,8 @@
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
 
-#include <weft/relation.h>
+#include <weft/actor_out.h>
+#include <weft/supervisor.h>
 
 #include "actor/exit_records.h"
 #include "base/link.h"

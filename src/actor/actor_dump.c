@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "actor/actor.h"
 #include "actor/snapshot.h"

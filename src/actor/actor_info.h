@@ -1,8 +1,8 @@
-/* Internals of actor info. The public contract is <weft/actor_info.h>. */
+/* Internals of actor info. The public contract is <weft/actor.h>. */
 #ifndef WEFT_ACTOR_ACTOR_INFO_H
 #define WEFT_ACTOR_ACTOR_INFO_H
 
-#include <weft/actor_info.h>
+#include <weft/actor.h>
 
 #include "base/cpu.h"
 #include "base/lock.h"

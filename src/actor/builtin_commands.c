@@ -1,5 +1,5 @@
 /* The built-in commands, which every host handles: the function for the step, and the handler. */
-#include <weft/actor_command.h>
+#include <weft/actor_out.h>
 
 #include <errno.h>
 

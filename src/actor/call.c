@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include <weft/actor_command.h>
+#include <weft/actor_out.h>
 
 #include "actor/command_request.h"
 #include "actor/pending.h"

@@ -2,7 +2,7 @@
 #ifndef WEFT_ACTOR_CALL_INSIDE_H
 #define WEFT_ACTOR_CALL_INSIDE_H
 
-#include <weft/actor_call.h>
+#include <weft/actor.h>
 
 #include "actor/actor.h"
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <weft/actor_command.h>
+#include <weft/actor_out.h>
 
 #include "actor/actor.h"
 #include "actor/command_request.h"

@@ -1,5 +1,5 @@
 /* Delayed messages: entries of the pending table (actor/pending.h) that become messages. */
-#include <weft/actor_after.h>
+#include <weft/actor.h>
 
 #include <errno.h>
 

@@ -1,9 +1,9 @@
-/* Adding and removing children of a running supervisor: calls (<weft/actor_call.h>) to its
+/* Adding and removing children of a running supervisor: calls (<weft/actor.h>) to its
  * actor. */
 #include <errno.h>
 #include <string.h>
 
-#include <weft/actor_call.h>
+#include <weft/actor.h>
 
 #include "actor/supervisor.h"
 #include "base/alloc.h"

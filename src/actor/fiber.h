@@ -1,4 +1,4 @@
-/* Fiber actors: the internal interface. The public contract is <weft/receive.h>.
+/* Fiber actors: the internal interface. The public contract is <weft/actor.h>.
  *
  * The task is a fiber; the record, its mailbox and its sleep are those of every actor
  * (actor/actor.h): the fiber arms its wait in weft_receive and stores the ticket in `asleep`, and a
@@ -11,7 +11,7 @@
 
 #include <stdalign.h>
 
-#include <weft/receive.h>
+#include <weft/actor.h>
 
 #include "actor/actor.h"
 

@@ -9,15 +9,14 @@
  * The job's permit is released by its last owner: the worker, or the caller if the job could not be
  * queued. There are never more jobs than permits, so the queue is never full.
  */
+#include <weft/actor_out.h>
 #include <weft/funcpool.h>
 
 #include <errno.h>
 
 #include <weft/chan.h>
-#include <weft/event.h>
-#include <weft/sem.h>
+#include <weft/sync.h>
 #include <weft/timer.h>
-#include <weft/waitgroup.h>
 
 #include "actor/command_request.h"
 #include "actor/funcpool.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <weft/names.h>
+#include <weft/actor.h>
 
 #include "actor/relation.h"
 #include "actor/route.h"

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "actor/actor_info.h"
 #include "actor/command_request.h"

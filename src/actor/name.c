@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <weft/names.h>
+#include <weft/actor.h>
 
 #include "actor/relation.h"
 #include "actor/route.h"

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include <weft/actor_call.h>
+#include <weft/actor.h>
 
 #include "actor/trace.h"
 #include "base/alloc.h"

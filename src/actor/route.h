@@ -1,8 +1,8 @@
-/* The ID of this node and the routes to other nodes. The public contract is <weft/route.h>. */
+/* The ID of this node and the routes to other nodes. The public contract is <weft/remote.h>. */
 #ifndef WEFT_ACTOR_ROUTE_H
 #define WEFT_ACTOR_ROUTE_H
 
-#include <weft/route.h>
+#include <weft/remote.h>
 
 #include "actor/actor.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_ACTOR_SNAPSHOT_H
 #define WEFT_ACTOR_SNAPSHOT_H
 
-#include <weft/actor_info.h>
+#include <weft/actor.h>
 
 #include "sched/task_info.h"
 

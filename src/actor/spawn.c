@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <weft/names.h>
+#include <weft/actor.h>
 
 #include "actor/fiber.h"
 #include "actor/relation.h"

@@ -3,7 +3,7 @@
  * steps. */
 #include <errno.h>
 
-#include <weft/actor_info.h>
+#include <weft/actor.h>
 
 #include "actor/call.h"
 #include "actor/mailbox.h"

@@ -1,8 +1,8 @@
-#include <weft/topic.h>
+#include <weft/actor.h>
 
 #include <errno.h>
 
-#include <weft/actor_call.h>
+#include <weft/actor.h>
 
 /* Backtracking to the last '*' is enough: if the rest of the pattern cannot match from there on, an
  * earlier '*' could only have consumed more. So the time is at most the product of both lengths. */

@@ -2,7 +2,7 @@
  * peer can make this process keep is limited. */
 #include <string.h>
 
-#include <weft/route.h>
+#include <weft/remote.h>
 
 #include "actor/actor.h"
 #include "actor/topic_check.h"

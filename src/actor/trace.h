@@ -1,9 +1,9 @@
 /* Message traces: the trace ID that a message passes on to the messages it causes. The public
- * contract is <weft/actor_info.h>. */
+ * contract is <weft/actor.h>. */
 #ifndef WEFT_ACTOR_TRACE_H
 #define WEFT_ACTOR_TRACE_H
 
-#include <weft/actor_info.h>
+#include <weft/actor.h>
 
 #include "actor/fiber.h"
 

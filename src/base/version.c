@@ -1,4 +1,4 @@
-#include <weft/version.h>
+#include <weft/base.h>
 
 const char *weft_version(void)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"

@@ -19,7 +19,7 @@
 #include <errno.h>
 
 #include <weft/dispatcher.h>
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "base/lock.h"
 #include "sched/group_scheduler.h"

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <weft/executor.h>
+#include <weft/dispatcher.h>
 
 #include "base/alloc.h"
 #include "base/atomic.h"

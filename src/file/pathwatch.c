@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <weft/blocking.h>
-#include <weft/mutex.h>
-#include <weft/pathwatch.h>
+#include <weft/file.h>
+#include <weft/sync.h>
 
 #include "base/alloc.h"
 #include "base/atomic.h"

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 
 #include <weft/blocking.h>
-#include <weft/event.h>
 #include <weft/io.h>
+#include <weft/sync.h>
 
 #include "hook/wait_queue.h"
 

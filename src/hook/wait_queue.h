@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/event.h>
+#include <weft/sync.h>
 
 struct weft__hook_waiter {
     const void *object;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/addr.h>
+#include <weft/net.h>
 
 #include "base/lock.h"
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include <weft/http.h>
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include "base/atomic.h"
 

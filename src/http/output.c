@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <weft/io.h>
-#include <weft/sendfile.h>
 
 #include "http/conn.h"
 

@@ -6,7 +6,7 @@
  * exception: it is percent-decoded and normalised once, before the route is looked up, into the
  * request's own memory or, if it is long, into a buffer. Used by the connection's fiber only.
  */
-#include <weft/uri.h>
+#include <weft/http_parse.h>
 
 #include "base/nonnull.h"
 #include "http/conn.h"

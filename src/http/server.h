@@ -27,10 +27,9 @@
 #define WEFT_HTTP_SERVER_H
 
 #include <weft/buf.h>
-#include <weft/event.h>
 #include <weft/http.h>
-#include <weft/idle.h>
-#include <weft/waitgroup.h>
+#include <weft/sync.h>
+#include <weft/timer.h>
 
 #include "base/atomic.h"
 #include "base/lock.h"

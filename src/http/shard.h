@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include <weft/http.h>
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include "base/atomic.h"
 #include "base/lock.h"

@@ -7,7 +7,7 @@
  * The kernel does not preserve the order of two reads of one socket: only the first operation of a
  * side is submitted to it, and the others queue after that one.
  */
-#include <weft/proactor.h>
+#include <weft/loop.h>
 
 #include <errno.h>
 #include <fcntl.h>

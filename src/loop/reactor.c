@@ -11,7 +11,7 @@
  *
  * If a watch is removed while its wait is in flight, the memory is freed when that wait has ended.
  */
-#include <weft/reactor.h>
+#include <weft/loop.h>
 
 #include <errno.h>
 #include <poll.h>

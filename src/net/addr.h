@@ -2,7 +2,7 @@
 #ifndef WEFT_NET_ADDR_H
 #define WEFT_NET_ADDR_H
 
-#include <weft/addr.h>
+#include <weft/net.h>
 
 /* Parse a port: digits only, up to 65535; else -EINVAL. */
 int weft__addr_parse_port(const char *text);

@@ -2,7 +2,7 @@
 #ifndef WEFT_NET_ADDR_IN_USE_H
 #define WEFT_NET_ADDR_IN_USE_H
 
-#include <weft/addr.h>
+#include <weft/net.h>
 
 enum weft__addr_owner {
     /* No visible process: either a process that has ended while the kernel still holds its sockets

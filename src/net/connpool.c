@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <weft/cond.h>
-#include <weft/mutex.h>
+#include <weft/sync.h>
 #include <weft/timer.h>
 
 #include "base/alloc.h"

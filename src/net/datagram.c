@@ -1,4 +1,4 @@
-#include <weft/datagram.h>
+#include <weft/net.h>
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <weft/resolve.h>
+#include <weft/net.h>
 
 #include "io/fd.h"
 #include "io/op.h"

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include <weft/message.h>
+#include <weft/io.h>
 
 #include "io/fd.h"
 #include "net/call.h"

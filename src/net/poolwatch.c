@@ -18,7 +18,7 @@
  * close. The generation distinguishes the two descriptors: add replaces a watch of an older
  * generation.
  */
-#include <weft/reactor.h>
+#include <weft/loop.h>
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Resolve names with c-ares. Each call has its own channel, on the calling fiber's stack: nothing
  * is shared, and a cancel ends the query. */
-#include <weft/resolve.h>
+#include <weft/net.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include <weft/sendfile.h>
+#include <weft/io.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <weft/addr.h>
+#include <weft/net.h>
 
 /* setsockopt with an int value; -EOPNOTSUPP: the socket has no such option. */
 int weft__socket_set(int fd, int level, int option, int value);

@@ -1,8 +1,8 @@
-/* The internal interface of the dump. The public contract is <weft/dump.h>. */
+/* The internal interface of the dump. The public contract is <weft/inspect.h>. */
 #ifndef WEFT_OBS_DUMP_H
 #define WEFT_OBS_DUMP_H
 
-#include <weft/dump.h>
+#include <weft/inspect.h>
 
 #include "obs/fold.h"
 #include "obs/writer.h"

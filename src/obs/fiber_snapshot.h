@@ -7,7 +7,7 @@
 #ifndef WEFT_OBS_FIBER_SNAPSHOT_H
 #define WEFT_OBS_FIBER_SNAPSHOT_H
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "obs/unwind.h"
 #include "sched/stackless.h"

@@ -4,8 +4,7 @@
 #include <stdio.h>
 
 #include <weft/buf.h>
-#include <weft/report.h>
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "base/nonnull.h"
 #include "sched/pool.h"

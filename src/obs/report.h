@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <weft/report.h>
+#include <weft/inspect.h>
 
 /* A text that is written like a file. */
 struct weft__report {

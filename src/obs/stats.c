@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "base/clock.h"
 #include "base/nonnull.h"

@@ -1,6 +1,6 @@
 /* HTTP dates, computed in the proleptic Gregorian calendar: no time zone, no locale, no libc
  * state. */
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 #include <string.h>

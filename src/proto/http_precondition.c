@@ -1,4 +1,4 @@
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include <string.h>
 

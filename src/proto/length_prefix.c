@@ -3,7 +3,7 @@
  *   HEADER   the bytes up to the end of the length field have not all arrived
  *   BODY     `need` is the length of the whole frame
  */
-#include <weft/framing.h>
+#include <weft/stream.h>
 
 #include <errno.h>
 

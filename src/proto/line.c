@@ -4,7 +4,7 @@
  *   SCAN                  no line end was found in the first weft_seen bytes
  *   TOO_LONG, MALFORMED   permanent errors
  */
-#include <weft/framing.h>
+#include <weft/stream.h>
 
 #include <errno.h>
 #include <string.h>

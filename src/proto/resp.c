@@ -8,7 +8,7 @@
  * attribute is an aggregate that is not an element of the enclosing one: its bit in weft_attributes
  * is set.
  */
-#include <weft/framing.h>
+#include <weft/stream.h>
 
 #include <errno.h>
 #include <string.h>

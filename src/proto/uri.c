@@ -1,7 +1,7 @@
 /* A path is decoded first and normalised second, segment by segment in one pass, so that "%2e%2e"
  * means "..". An escaped slash is rejected: it would become a separator here, and is none for the
  * sender. */
-#include <weft/uri.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 

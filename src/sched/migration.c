@@ -8,7 +8,7 @@
  * bound keeps counting it as bound. */
 #include <errno.h>
 
-#include <weft/migration.h>
+#include <weft/fiber.h>
 
 #include "base/assert.h"
 #include "base/lock.h"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <weft/compute.h>
-#include <weft/migration.h>
+#include <weft/fiber.h>
+#include <weft/pool.h>
 
 #include "base/alloc.h"
 #include "base/cpu.h"

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weft/report.h>
+#include <weft/inspect.h>
 
 #include "base/atomic.h"
 

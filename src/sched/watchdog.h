@@ -39,7 +39,7 @@
 #include <stdint.h>
 
 #include <weft/fiber.h>
-#include <weft/report.h>
+#include <weft/inspect.h>
 
 #include "base/atomic.h"
 #include "sched/awake_count.h"

@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/stats.h>
+#include <weft/inspect.h>
 
 #include "base/atomic.h"
 #include "base/link.h"

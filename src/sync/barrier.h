@@ -2,7 +2,7 @@
 #ifndef WEFT_SYNC_BARRIER_H
 #define WEFT_SYNC_BARRIER_H
 
-#include <weft/barrier.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

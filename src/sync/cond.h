@@ -3,7 +3,7 @@
 #ifndef WEFT_SYNC_COND_H
 #define WEFT_SYNC_COND_H
 
-#include <weft/cond.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_SYNC_EVENT_H
 #define WEFT_SYNC_EVENT_H
 
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

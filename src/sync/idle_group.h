@@ -2,7 +2,6 @@
 #ifndef WEFT_SYNC_IDLE_GROUP_H
 #define WEFT_SYNC_IDLE_GROUP_H
 
-#include <weft/idle.h>
 #include <weft/timer.h>
 
 #include "sync/source.h"

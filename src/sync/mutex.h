@@ -29,7 +29,7 @@
 #ifndef WEFT_SYNC_MUTEX_H
 #define WEFT_SYNC_MUTEX_H
 
-#include <weft/mutex.h>
+#include <weft/sync.h>
 
 #include "sync/holder.h"
 #include "sync/source.h"

@@ -4,7 +4,7 @@
 #ifndef WEFT_SYNC_ONCE_H
 #define WEFT_SYNC_ONCE_H
 
-#include <weft/once.h>
+#include <weft/sync.h>
 
 #include "sync/holder.h"
 #include "sync/source.h"

@@ -2,7 +2,7 @@
 #ifndef WEFT_SYNC_ONESHOT_H
 #define WEFT_SYNC_ONESHOT_H
 
-#include <weft/oneshot.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

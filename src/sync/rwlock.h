@@ -47,7 +47,7 @@
 #ifndef WEFT_SYNC_RWLOCK_H
 #define WEFT_SYNC_RWLOCK_H
 
-#include <weft/rwlock.h>
+#include <weft/sync.h>
 
 #include "sync/holder.h"
 #include "sync/source.h"

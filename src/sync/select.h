@@ -16,7 +16,7 @@
 #ifndef WEFT_SYNC_SELECT_H
 #define WEFT_SYNC_SELECT_H
 
-#include <weft/select.h>
+#include <weft/chan.h>
 
 #include "sched/waiter.h"
 

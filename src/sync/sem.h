@@ -7,7 +7,7 @@
 #ifndef WEFT_SYNC_SEM_H
 #define WEFT_SYNC_SEM_H
 
-#include <weft/sem.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_SYNC_SIGNAL_H
 #define WEFT_SYNC_SIGNAL_H
 
-#include <weft/signal.h>
+#include <weft/process.h>
 
 #include "sched/waiter.h"
 

@@ -7,7 +7,7 @@
 #ifndef WEFT_SYNC_WAITGROUP_H
 #define WEFT_SYNC_WAITGROUP_H
 
-#include <weft/waitgroup.h>
+#include <weft/sync.h>
 
 #include "sync/source.h"
 

@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <weft/inspect.h>
 #include <weft/net.h>
-#include <weft/report.h>
 
 #include "dispatch/fixture.h"
 #include "obs/reports.h"

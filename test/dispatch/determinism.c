@@ -5,8 +5,7 @@
 #include <stdatomic.h>
 
 #include <weft/chan.h>
-#include <weft/mutex.h>
-#include <weft/sem.h>
+#include <weft/sync.h>
 
 #include "dispatch/fixture.h"
 

@@ -2,8 +2,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <weft/inspect.h>
 #include <weft/perf.h>
-#include <weft/stats.h>
 
 #include "dispatch/fixture.h"
 

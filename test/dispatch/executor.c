@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <weft/executor.h>
+#include <weft/dispatcher.h>
 
 #include "dispatch/fixture.h"
 #include "virtual_clock.h"

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "dispatch/fixture.h"
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include <weft/blocking.h>
-#include <weft/migration.h>
+#include <weft/fiber.h>
 
 #include "dispatch/fixture.h"
 

@@ -2,7 +2,7 @@
  * leaked, and everything works again afterwards. */
 #include "base/alloc.h"
 
-#include <weft/executor.h>
+#include <weft/dispatcher.h>
 
 #include "dispatch/fixture.h"
 #include "fiber/sanitizer.h"

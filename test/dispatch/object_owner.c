@@ -7,13 +7,8 @@
  */
 #include <pthread.h>
 
-#include <weft/barrier.h>
 #include <weft/chan.h>
-#include <weft/once.h>
-#include <weft/oneshot.h>
-#include <weft/rwlock.h>
-#include <weft/sem.h>
-#include <weft/waitgroup.h>
+#include <weft/sync.h>
 
 #include "dispatch/fixture.h"
 

@@ -4,7 +4,7 @@
  * the dispatcher's thread and from another. Each with stackful and stackless fibers, and mixed. */
 #include <pthread.h>
 
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "dispatch/fixture.h"
 

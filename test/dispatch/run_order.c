@@ -1,8 +1,7 @@
 /* labels: valgrind */
 /* The order in which fibers run: <weft/dispatcher.h>, sched/group_scheduler.h. Each with stackful
  * and stackless fibers, and mixed. */
-#include <weft/cond.h>
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "dispatch/dispatcher.h"
 #include "dispatch/fixture.h"

@@ -1,5 +1,5 @@
 /* not under: qemu */
-#include <weft/pathwatch.h>
+#include <weft/file.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>

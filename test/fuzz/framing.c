@@ -1,6 +1,6 @@
 /* Lines, length-prefixed frames and RESP: parsed whole and byte by byte, the input gives the same
  * messages. The first byte selects the parser and its options. */
-#include <weft/framing.h>
+#include <weft/stream.h>
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
  * all spans lie within the head; and an accepted head has exactly one way to find the end of its
  * body. The first byte of the input selects: bit 0 a response, the other bits the position of the
  * cut. */
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* An accepted path stays below its root, contains no forbidden byte, and normalizes to itself; it
  * is never longer than its input. */
-#include <weft/uri.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* Ranges lie within the size, and together are not larger than the whole; dates that are parsed are
  * formatted as the same time; lists of tags end. The first 8 bytes are the size. */
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
 #define WEFT_TEST_MODEL_ONE_ACTOR_H
 
 #define FIBERS 1
-#include <weft/names.h>
+#include <weft/actor.h>
 
 #include "actor/admission.h"
 #include "model/actors.h"

@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include <weft/addr.h>
+#include <weft/net.h>
 
 #include "check.h"
 

@@ -7,7 +7,6 @@
 
 #include <weft/blocking.h>
 #include <weft/process.h>
-#include <weft/signal.h>
 
 #include "obs/reports.h"
 #include "sched/wake_source.h"

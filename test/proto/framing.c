@@ -1,7 +1,7 @@
 /* labels: valgrind */
 /* Lines, length-prefixed frames and RESP. Every stream goes through its parser whole, byte by byte
  * and in random pieces, in memory that ends with the last byte, and must give the same text. */
-#include <weft/framing.h>
+#include <weft/stream.h>
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* labels: valgrind */
 /* Dates, ranges, entity tags and conditions. */
-#include <weft/http_value.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/uri.h>
+#include <weft/http_parse.h>
 
 #include <errno.h>
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 
 #include <weft/blocking.h>
-#include <weft/signal.h>
+#include <weft/process.h>
 
 #include "sched/fixture.h"
 #include "sched/fork.h"

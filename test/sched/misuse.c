@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <weft/migration.h>
+#include <weft/fiber.h>
 
 #include "base/assert.h"
 #include "fiber/sanitizer.h"

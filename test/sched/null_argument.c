@@ -1,22 +1,19 @@
 /* Passing NULL for a required object aborts the program with a message that names the call and the
  * argument. */
 /* labels: valgrind */
+#include <weft/actor.h>
 #include <weft/actor_io.h>
 #include <weft/blocking.h>
 #include <weft/buf.h>
 #include <weft/connpool.h>
 #include <weft/dispatcher.h>
-#include <weft/executor.h>
+#include <weft/fiber.h>
 #include <weft/funcpool.h>
 #include <weft/http.h>
-#include <weft/idle.h>
 #include <weft/loop.h>
-#include <weft/migration.h>
-#include <weft/names.h>
 #include <weft/process.h>
-#include <weft/reactor.h>
-#include <weft/signal.h>
 #include <weft/stream.h>
+#include <weft/timer.h>
 
 #include "sync/fixture.h"
 

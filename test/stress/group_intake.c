@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include <weft/executor.h>
+#include <weft/dispatcher.h>
 #include <weft/weft.h>
 
 #include "check.h"

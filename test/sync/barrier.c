@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/barrier.h>
+#include <weft/sync.h>
 
 #include "sync/barrier.h"
 #include "sync/fixture.h"

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/cond.h>
+#include <weft/sync.h>
 
 #include "sync/cond.h"
 #include "sync/fixture.h"

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/event.h>
+#include <weft/sync.h>
 
 #include "sync/event.h"
 #include "sync/fixture.h"

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/idle.h>
+#include <weft/timer.h>
 
 #include "sync/fixture.h"
 #include "sync/idle_group.h"

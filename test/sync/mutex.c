@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/mutex.h>
+#include <weft/sync.h>
 
 #include "base/assert.h"
 #include "sync/fixture.h"

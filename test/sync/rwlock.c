@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/rwlock.h>
+#include <weft/sync.h>
 
 #include "base/membarrier.h"
 #include "sync/fixture.h"

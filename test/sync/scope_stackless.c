@@ -1,8 +1,8 @@
 /* A scope whose parent is a stackless task: the parent arms the wait for its children and is
  * notified. */
 /* labels: valgrind */
-#include <weft/event.h>
 #include <weft/scope.h>
+#include <weft/sync.h>
 
 #include "sched/fixture.h"
 #include "sync/scope.h"

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/select.h>
+#include <weft/chan.h>
 
 #include "base/alloc.h"
 #include "sync/fixture.h"

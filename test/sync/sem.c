@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/sem.h>
+#include <weft/sync.h>
 
 #include "sync/fixture.h"
 #include "sync/sem.h"

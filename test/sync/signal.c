@@ -1,4 +1,4 @@
-#include <weft/signal.h>
+#include <weft/process.h>
 
 #include <dirent.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-#include <weft/waitgroup.h>
+#include <weft/sync.h>
 
 #include "sync/fixture.h"
 #include "sync/stackless.h"

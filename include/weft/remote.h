@@ -11,8 +11,8 @@
  * not: to call, kill, exit, join, link to, monitor or inspect an actor of another node returns
  * -EREMOTE.
  */
-#ifndef WEFT_ROUTE_H
-#define WEFT_ROUTE_H
+#ifndef WEFT_REMOTE_H
+#define WEFT_REMOTE_H
 
 #include <weft/actor.h>
 
