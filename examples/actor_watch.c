@@ -90,8 +90,8 @@ int main(void)
     for (int i = 0; i < 3 && !err; i++) {
         err = weft_event_wait(&ready, WEFT_FOREVER);
         weft_event_reset(&ready);
-        err = err ? err : weft_actor_whereis(host, "divider", &worker);
-        err = err ? err : weft_actor_send(worker, "divide by", 0, NULL);
+        err = err ? err : weft_actor_whereis(host, &worker, "divider");
+        err = err ? err : weft_actor_send(worker, "divide by", 0, NULL, WEFT_BY_POLICY);
     }
     err = err ? err : weft_event_wait(&ready, WEFT_FOREVER); /* the fourth worker is running */
     int forced = weft_host_stop(host, "that was all", weft_after(WEFT_MINUTES(5)));

@@ -25,7 +25,7 @@ static void *count_entries(void *path)
 static void *show(void *path)
 {
     void *n = NULL;
-    int err = weft_blocking_call(NULL, count_entries, path, &n, WEFT_FOREVER);
+    int err = weft_blocking_call(NULL, &n, count_entries, path, WEFT_FOREVER);
     printf("%-6s %ld entries\n", (char *)path, (long)n);
     return (void *)(long)err;
 }
@@ -82,6 +82,6 @@ static void *app(void *arg)
 int main(void)
 {
     void *failed = NULL;
-    int err = weft_run(app, NULL, &failed, NULL);
+    int err = weft_run(&failed, app, NULL, NULL, WEFT_FOREVER);
     return err == 0 && !failed ? 0 : 1;
 }

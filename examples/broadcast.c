@@ -95,5 +95,5 @@ int main(int argc, char **argv)
     void *failed = NULL;
     peers = argc > 1 ? strtoul(argv[1], NULL, 10) : peers;
     frames = argc > 2 ? strtoul(argv[2], NULL, 10) : frames;
-    return weft_run(app, NULL, &failed, NULL) == 0 && !failed ? 0 : 1;
+    return weft_run(&failed, app, NULL, NULL, WEFT_FOREVER) == 0 && !failed ? 0 : 1;
 }

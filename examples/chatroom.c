@@ -23,7 +23,7 @@ struct room {
 static void enter(weft_actor *self, struct room *room, weft_pid pid)
 {
     struct member *member = &room->members[room->count];
-    if (room->count < MEMBERS && weft_actor_monitor(self, pid, &member->ref) == 0) {
+    if (room->count < MEMBERS && weft_actor_monitor(self, &member->ref, pid) == 0) {
         member->pid = pid;
         room->count++;
     }
@@ -44,7 +44,8 @@ static void tell_all(const struct room *room, weft_pid from, const char *topic,
 {
     for (size_t i = 0; i < room->count; i++) {
         if (!weft_pid_equal(room->members[i].pid, from)) {
-            weft_actor_send(room->members[i].pid, topic, 0, words ? weft_buf_share(words) : NULL);
+            weft_actor_send(room->members[i].pid, topic, 0, words ? weft_buf_share(words) : NULL,
+                            WEFT_BY_POLICY);
         }
     }
 }
@@ -98,7 +99,7 @@ static void greet(const struct person *person)
 {
     char words[64];
     int n = snprintf(words, sizeof words, "hello, I am %s", person->name);
-    weft_actor_send(person->room, "say", 0, weft_buf_copy(words, (size_t)n + 1));
+    weft_actor_send(person->room, "say", 0, weft_buf_copy(words, (size_t)n + 1), WEFT_BY_POLICY);
 }
 
 /* Returns true if that was the last member. */
@@ -114,7 +115,7 @@ static int run_person(weft_actor *self, const struct weft_actor_event *events, s
     struct person *person = weft_actor_state(self);
     weft_out_idle(out);
     if (n == 0) { /* the first step */
-        return weft_actor_send(person->room, "enter", 0, NULL);
+        return weft_actor_send(person->room, "enter", 0, NULL, WEFT_BY_POLICY);
     }
     for (size_t i = 0; i < n; i++) {
         const struct weft_actor_event *e = &events[i];

@@ -74,6 +74,6 @@ static void *app(void *arg)
 int main(void)
 {
     void *failed = NULL;
-    int err = weft_run(app, NULL, &failed, NULL);
+    int err = weft_run(&failed, app, NULL, NULL, WEFT_FOREVER);
     return err == 0 && !failed ? 0 : 1;
 }

@@ -51,5 +51,5 @@ static void *app(void *arg)
 int main(void)
 {
     void *failed = NULL;
-    return weft_run(app, NULL, &failed, NULL) == 0 && !failed ? 0 : 1;
+    return weft_run(&failed, app, NULL, NULL, WEFT_FOREVER) == 0 && !failed ? 0 : 1;
 }

@@ -63,8 +63,8 @@ static void print_tree(weft_pid pid)
 static int send_job(weft_host *host, const char *topic)
 {
     weft_pid pid;
-    int err = weft_actor_whereis(host, "worker", &pid);
-    return err ? err : weft_actor_send(pid, topic, 0, NULL);
+    int err = weft_actor_whereis(host, &pid, "worker");
+    return err ? err : weft_actor_send(pid, topic, 0, NULL, WEFT_BY_POLICY);
 }
 
 static int run(weft_host *host)

@@ -30,7 +30,7 @@ static void *serve(void *arg)
 static void *accept_all(void *arg)
 {
     int fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         if (weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL) != 0) {
             weft_close(fd);
         }
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     if (argc < 2 && pthread_create(&thread, NULL, clients, &failed) != 0) {
         return 1;
     }
-    weft_run(accept_all, NULL, NULL, NULL);
+    weft_run(NULL, accept_all, NULL, NULL, WEFT_FOREVER);
     if (argc < 2) {
         pthread_join(thread, NULL);
     }

@@ -36,7 +36,7 @@ static void finish(struct connection *c)
 static void receive(struct connection *c)
 {
     weft_op_init(&c->op, loop, on_received, c);
-    if (weft_op_recv(&c->op, c->fd, c->buf, sizeof c->buf, 0) != 0) {
+    if (weft_op_read(&c->op, c->fd, c->buf, sizeof c->buf, -1, 0) != 0) {
         finish(c);
     }
 }
@@ -44,7 +44,7 @@ static void receive(struct connection *c)
 static void send_rest(struct connection *c)
 {
     weft_op_init(&c->op, loop, on_sent, c);
-    if (weft_op_send(&c->op, c->fd, c->buf + c->from, c->to - c->from, 0) != 0) {
+    if (weft_op_write(&c->op, c->fd, c->buf + c->from, c->to - c->from, -1, 0) != 0) {
         finish(c);
     }
 }

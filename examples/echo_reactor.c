@@ -64,7 +64,7 @@ static void serve(int fd)
 {
     weft_watch *added;
     struct connection *c = calloc(1, sizeof *c);
-    if (!c || weft_watch_add(&added, loop, fd, WEFT_READABLE, on_ready, c) != 0) {
+    if (!c || weft_watch_add(loop, &added, fd, WEFT_READABLE, on_ready, c) != 0) {
         weft_loop_close(loop, fd);
         free(c);
     }
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     int err = listener < 0 ? listener : weft_loop_create(&loop, NULL);
     err = err ? err : weft_addr_local(listener, &address);
     err =
-        err ? err : weft_watch_add(&listening, loop, listener, WEFT_READABLE, on_connection, NULL);
+        err ? err : weft_watch_add(loop, &listening, listener, WEFT_READABLE, on_connection, NULL);
     if (err) {
         fprintf(stderr, "echo_reactor: %s\n", weft_strerror(err));
         return 1;

@@ -305,7 +305,7 @@ static uint64_t elect(uint64_t seed)
     }
     weft_group_stop(network);
     int err = weft_dispatcher_run(d);
-    weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(d);
     for (int i = 0; i < NODES; i++) {
         weft_chan_destroy(world.nodes[i].inbox);

@@ -17,7 +17,7 @@ struct query {
 static int ask(void *arg)
 {
     struct query *query = arg;
-    int err = weft_sleep(query->takes_ns);
+    int err = weft_sleep(weft_after(query->takes_ns));
     if (err) {
         printf("server %d was cancelled\n", query->server);
         return err;
@@ -44,7 +44,7 @@ static int ask_all(struct query *queries, struct query **first, int64_t deadline
         err = weft_future_get(answer, &value, deadline);
     }
     weft_scope_cancel(&scope); /* cancel the slow queries */
-    weft_scope_close(&scope);
+    weft_scope_close(&scope, WEFT_FOREVER);
     weft_future_unref(answer);
     *first = value;
     return err;
@@ -74,6 +74,6 @@ int main(void)
 {
     int server = -1;
     void *second = NULL;
-    int err = weft_run(run, &server, &second, NULL);
+    int err = weft_run(&second, run, &server, NULL, WEFT_FOREVER);
     return err == 0 && server == 3 && (intptr_t)second == -ETIMEDOUT ? 0 : 1;
 }

@@ -170,7 +170,7 @@ static bool in_a_group(void)
     weft_group_stop(group); /* the group finishes when these fibers have ended */
     err = err ? err : weft_dispatcher_run(dispatcher);
     err = err ? err : weft_join(fiber, &result, WEFT_FOREVER);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     weft_chan_destroy(answers);
     weft_chan_destroy(unanswered);
@@ -189,13 +189,13 @@ static bool in_a_pool(void)
     }
     int spawned = 0;
     while (spawned < FIBERS) {
-        struct countdown *c = (struct countdown *)weft_frame_new(&counting, sizeof *c);
+        struct countdown *c = (struct countdown *)weft_frame_create(&counting, sizeof *c);
         if (!c) {
             break;
         }
         if (weft_pool_spawn_frame(pool, NULL, &c->frame,
                                   &(struct weft_fiber_opts){.detached = true})) {
-            weft_frame_free(&c->frame);
+            weft_frame_destroy(&c->frame);
             break;
         }
         spawned++;

@@ -23,7 +23,7 @@ static void *add_squares(void *sum)
 int main(void)
 {
     long sum = 0;
-    int err = weft_run(add_squares, &sum, NULL, NULL);
+    int err = weft_run(NULL, add_squares, &sum, NULL, WEFT_FOREVER);
     printf("0 + 1 + 4 + ... + 9801 = %ld\n", sum);
     return err || sum != 328350;
 }

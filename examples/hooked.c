@@ -63,5 +63,6 @@ int main(void)
         fprintf(stderr, "the hooks are not there\n");
         return 1;
     }
-    return weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 1}) == 0 ? 0 : 1;
+    return weft_run(NULL, all, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER) == 0 ? 0
+                                                                                                : 1;
 }

@@ -23,11 +23,11 @@ static int shout(weft_http *req, void *arg)
     (void)arg;
     int err = weft_http_begin_response(req, 200);
     err = err ? err : weft_http_set_header(req, "Content-Type", "text/plain");
-    while (!err && (n = weft_http_read(req, piece, sizeof piece)) != 0) {
+    while (!err && (n = weft_http_read(req, piece, sizeof piece, WEFT_FOREVER)) != 0) {
         for (ssize_t i = 0; i < n; i++) {
             piece[i] = (char)(piece[i] >= 'a' && piece[i] <= 'z' ? piece[i] - 32 : piece[i]);
         }
-        err = n < 0 ? (int)n : weft_http_write(req, piece, (size_t)n);
+        err = n < 0 ? (int)n : weft_http_write(req, piece, (size_t)n, WEFT_FOREVER);
     }
     return err;
 }
@@ -38,7 +38,7 @@ static void ask(const char *address)
         "POST /shout HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 6\r\n\r\nhello\n";
     char answer[512];
     size_t n = 0;
-    int fd = weft_connect(address, weft_after(WEFT_SECONDS(1)));
+    int fd = weft_dial(address, NULL, weft_after(WEFT_SECONDS(1)));
     if (fd >= 0 && weft_write_all(fd, request, sizeof request - 1, NULL, WEFT_FOREVER) == 0) {
         weft_read_full(fd, answer, sizeof answer - 1, &n, WEFT_FOREVER); /* to the end */
         answer[n] = '\0';
@@ -57,7 +57,7 @@ static void *serve(void *arg)
     weft_http_server_create(&server, NULL); /* in this fiber's pool */
     weft_http_server_route(server, "GET", "/hello", hello, NULL, NULL);
     weft_http_server_route(server, "POST", "/shout", shout, NULL, NULL);
-    int err = weft_http_server_listen(server, address ? address : "127.0.0.1:0", &bound);
+    int err = weft_http_server_listen(server, &bound, address ? address : "127.0.0.1:0");
     if (err) {
         fprintf(stderr, "cannot listen: %s\n", weft_strerror(err));
     } else {
@@ -78,5 +78,5 @@ static void *serve(void *arg)
 
 int main(int argc, char **argv)
 {
-    return weft_run(serve, argc > 1 ? argv[1] : NULL, NULL, NULL) ? 1 : 0;
+    return weft_run(NULL, serve, argc > 1 ? argv[1] : NULL, NULL, WEFT_FOREVER) ? 1 : 0;
 }

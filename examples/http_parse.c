@@ -29,7 +29,7 @@ static ssize_t body(const weft_http_head *head, const char *data, size_t len)
     while (!chunked.done && used < len) {
         const void *piece;
         size_t piece_len;
-        ssize_t n = weft_http_chunked_next(&chunked, data + used, len - used, &piece, &piece_len);
+        ssize_t n = weft_http_chunked_next(&chunked, &piece, &piece_len, data + used, len - used);
         if (n < 0) {
             return -1;
         }

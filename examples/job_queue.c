@@ -20,7 +20,7 @@ static int square(const weft_buf *input, weft_buf **output, void *arg)
     long n;
     (void)arg;
     memcpy(&n, input->data, sizeof n);
-    weft_sleep(WEFT_US(100)); /* simulate work */
+    weft_sleep(weft_after(WEFT_US(100))); /* simulate work */
     n *= n;
     *output = weft_buf_copy(&n, sizeof n);
     return *output ? 0 : -1;
@@ -92,7 +92,8 @@ static int produce_in_steps(weft_actor *self, const struct weft_actor_event *eve
         return 0;
     }
     ++*sent;
-    return weft_out_send(out, 0, pid, "job", (uint64_t)*sent, weft_buf_copy(sent, sizeof *sent));
+    return weft_out_send(out, 0, pid, "job", (uint64_t)*sent, weft_buf_copy(sent, sizeof *sent),
+                         WEFT_BY_POLICY);
 }
 
 static const struct weft_actor_kind producer = {
@@ -102,7 +103,8 @@ static void *produce(void *arg)
 {
     (void)arg;
     for (long i = 1; i <= JOBS; i++) {
-        if (weft_actor_send(pid, "job", (uint64_t)i, weft_buf_copy(&i, sizeof i)) != 0) {
+        if (weft_actor_send(pid, "job", (uint64_t)i, weft_buf_copy(&i, sizeof i), WEFT_BY_POLICY) !=
+            0) {
             break;
         }
     }
@@ -124,12 +126,12 @@ static void *run(void *arg)
     }
     while (progress.done < (long)PRODUCERS * JOBS) {
         weft_buf *reply;
-        if (weft_actor_call(pid, "progress", NULL, &reply, weft_after(WEFT_MINUTES(5))) != 0) {
+        if (weft_actor_call(pid, &reply, "progress", NULL, weft_after(WEFT_MINUTES(5))) != 0) {
             return NULL;
         }
         memcpy(&progress, reply->data, sizeof progress);
         weft_buf_free(reply);
-        weft_sleep(WEFT_MS(1));
+        weft_sleep(weft_after(WEFT_MS(1)));
     }
     printf("%ld jobs, sum of squares %ld\n", progress.done, progress.sum);
     *well = true;
@@ -151,7 +153,7 @@ int main(void)
                                                           .workers = AT_ONCE}) == 0 &&
         weft_actor_spawn(host, &pid, &queue, NULL, NULL) == 0 &&
         weft_actor_spawn(host, NULL, &producer, NULL, NULL) == 0) {
-        weft_pool_run(pool, run, &well, NULL);
+        weft_pool_run(pool, NULL, run, &well, WEFT_FOREVER);
     }
     weft_host_stop(host, "done", WEFT_FOREVER);
     weft_host_destroy(host);

@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     int accepted = err ? 0 : bring_jobs(&books);
     err = err ? err : weft_future_wait(weft_group_finished(books.group), WEFT_FOREVER);
     int64_t took = weft_now() - began;
-    weft_dispatcher_stop(dispatcher, weft_after(WEFT_SECONDS(1)), NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, weft_after(WEFT_SECONDS(1)));
     weft_dispatcher_destroy(dispatcher);
     weft_chan_destroy(books.queue);
     printf("%d jobs in %.0f ms, at most %d at once\n", books.done, (double)took / 1e6,

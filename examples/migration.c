@@ -27,7 +27,8 @@ static void *travel(void *arg)
 
     /* Run one function on another pool and get its result here. */
     void *bits = NULL;
-    ok &= weft_call_on(heavy, WEFT_ANY_WORKER, count_bits, (void *)0xf0f0, &bits) == 0;
+    ok &= weft_pool_call(heavy, &bits, WEFT_ANY_WORKER, count_bits, (void *)0xf0f0, WEFT_FOREVER) ==
+          0;
     ok &= (long)bits == 8 && is_on(front);
 
     /* Run a block on worker 1 of another pool. */

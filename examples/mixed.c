@@ -246,7 +246,7 @@ int main(int argc, char **argv)
     int err = weft_pool_create(&compute, &computing);
     err = err ? err : weft_pool_start(compute);
     err = err ? err : weft_chan_create(&jobs, sizeof(struct job *), &queue);
-    err = err ? err : weft_run(app, NULL, &failed, &io);
+    err = err ? err : weft_run(&failed, app, NULL, &io, WEFT_FOREVER);
     err = err ? err : weft_pool_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     if (!err) {
         weft_chan_destroy(jobs);

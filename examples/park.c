@@ -69,7 +69,7 @@ int main(void)
 {
     struct cell cell;
     void *sum = NULL;
-    int err = weft_run(consume, &cell, &sum, NULL);
+    int err = weft_run(&sum, consume, &cell, NULL, WEFT_FOREVER);
     printf("1 + 2 + ... + %d = %ld\n", COUNT, (long)sum);
     return err == 0 && (long)sum == (long)COUNT * (COUNT + 1) / 2 ? 0 : 1;
 }

@@ -26,8 +26,8 @@ static void *new_server(void *arg)
         return NULL;
     }
     weft_addr_format(&addr, text, sizeof text);
-    int client = weft_connect(text, weft_after(WEFT_SECONDS(30)));
-    int server = weft_accept(listener, weft_after(WEFT_SECONDS(30)));
+    int client = weft_dial(text, NULL, weft_after(WEFT_SECONDS(30)));
+    int server = weft_accept(listener, NULL, weft_after(WEFT_SECONDS(30)));
     if (client >= 0 && server >= 0 && weft_write(client, "hello", 5, WEFT_FOREVER) == 5) {
         printf("new: got %d bytes on it\n", (int)weft_read(server, buf, sizeof buf, WEFT_FOREVER));
     }
@@ -57,5 +57,5 @@ static void *run(void *arg)
 
 int main(void)
 {
-    return weft_run(run, NULL, NULL, NULL) == 0 ? 0 : 1;
+    return weft_run(NULL, run, NULL, NULL, WEFT_FOREVER) == 0 ? 0 : 1;
 }

@@ -29,7 +29,7 @@ static void *encoder(void *arg)
     unsigned numbers = (unsigned)(uintptr_t)arg;
     while (!atomic_load(&done)) {
         weft_buf_free(encode(numbers));
-        weft_sleep(WEFT_MS(1));
+        weft_sleep(weft_after(WEFT_MS(1)));
     }
     return NULL;
 }
@@ -39,7 +39,7 @@ static void *report(void *collector)
     for (unsigned i = 0; i < ENCODERS; i++)
         weft_spawn(NULL, encoder, (void *)(uintptr_t)(50 << i), NULL);
     for (int i = 0; i < REPORTS; i++) {
-        weft_sleep(WEFT_MS(20));
+        weft_sleep(weft_after(WEFT_MS(20)));
         weft_collector_dump(collector, stdout);
         weft_collector_reset(collector);
         puts("");
@@ -58,7 +58,7 @@ int main(void)
     encode_type = (unsigned)type;
     int err = weft_collector_start(collector);
     if (!err)
-        err = weft_run(report, collector, NULL, NULL);
+        err = weft_run(NULL, report, collector, NULL, WEFT_FOREVER);
     weft_collector_destroy(collector);
     return err != 0;
 }

@@ -55,7 +55,8 @@ int main(void)
     const struct weft_chan_opts few = {.capacity = 8};
     long sum = 0;
     if (weft_chan_create(&numbers, sizeof(long), &few) ||
-        weft_chan_create(&squares, sizeof(long), &few) || weft_run(add_up, &sum, NULL, NULL)) {
+        weft_chan_create(&squares, sizeof(long), &few) ||
+        weft_run(NULL, add_up, &sum, NULL, WEFT_FOREVER)) {
         return 1;
     }
     weft_chan_destroy(numbers);

@@ -32,7 +32,7 @@ static int limiter_wait(struct limiter *limiter, int64_t deadline)
             return -ETIMEDOUT;
         }
     } while (!atomic_compare_exchange_weak(&limiter->next, &next, turn + limiter->interval_ns));
-    return turn <= weft_now() ? 0 : weft_sleep_until(turn);
+    return turn <= weft_now() ? 0 : weft_sleep(turn);
 }
 
 /* --- usage ------------------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ static void *run(void *arg)
     for (int i = 0; i < CALLERS; i++) {
         weft_scope_spawn(&scope, NULL, call_often, NULL, NULL);
     }
-    int err = weft_scope_close(&scope);
+    int err = weft_scope_close(&scope, WEFT_FOREVER);
     int64_t took = weft_now() - began;
     printf("%d calls in %.1f ms\n", CALLERS * CALLS, (double)took / 1e6);
     /* All calls except the burst and the first had to wait for their interval. */
@@ -77,6 +77,6 @@ int main(void)
 {
     bool slow_enough = false;
     void *failure = NULL;
-    int err = weft_run(run, &slow_enough, &failure, NULL);
+    int err = weft_run(&failure, run, &slow_enough, NULL, WEFT_FOREVER);
     return err == 0 && !failure && slow_enough ? 0 : 1;
 }

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     struct subtree whole = {.leaves = argc > 1 ? atol(argv[1]) : 10000};
     void *sum = NULL;
     int64_t start = weft_now();
-    int err = weft_run(sum_up, &whole, &sum, NULL);
+    int err = weft_run(&sum, sum_up, &whole, NULL, WEFT_FOREVER);
     if (err) {
         fprintf(stderr, "weft_run: %s\n", weft_strerror(err));
         return 1;

@@ -41,7 +41,7 @@ static void *run(void *arg)
     if (fd < 0 || weft_addr_local(fd, &addr) != 0 || weft_spawn(&server, serve, &fd, NULL) != 0) {
         return arg;
     }
-    int client = weft_datagram_connect_addr(&addr);
+    int client = weft_datagram_connect(&addr);
     ssize_t n = ask(client, "hello", 5, answer, sizeof answer);
     printf("%.*s\n", n > 0 ? (int)n : 0, answer);
     weft_close(client);
@@ -52,5 +52,5 @@ static void *run(void *arg)
 
 int main(void)
 {
-    return weft_run(run, NULL, NULL, NULL) == 0 ? 0 : 1;
+    return weft_run(NULL, run, NULL, NULL, WEFT_FOREVER) == 0 ? 0 : 1;
 }

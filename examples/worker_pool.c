@@ -24,7 +24,7 @@ static int work(void *arg)
     int i;
     while ((i = atomic_fetch_add(&jobs->next, 1)) < JOBS) {
         struct job *job = &jobs->list[i];
-        int err = weft_sleep(WEFT_US(1)); /* simulates work; a cancel ends this wait */
+        int err = weft_sleep(weft_after(WEFT_US(1))); /* simulates work; a cancel ends this wait */
         if (err) {
             return err;
         }
@@ -59,7 +59,7 @@ static void *run(void *arg)
     if (!err && weft_future_get(jobs->list[7].done, &seventh, WEFT_FOREVER) == 0) {
         printf("7 * 7 = %ld\n", ((struct job *)seventh)->square);
     }
-    int failure = weft_scope_close(&workers);
+    int failure = weft_scope_close(&workers, WEFT_FOREVER);
     long sum = 0;
     for (int i = 0; i < JOBS; i++) {
         sum += jobs->list[i].square;
@@ -73,6 +73,6 @@ int main(void)
 {
     static struct jobs jobs;
     void *sum = NULL;
-    int err = weft_run(run, &jobs, &sum, NULL);
+    int err = weft_run(&sum, run, &jobs, NULL, WEFT_FOREVER);
     return err == 0 && (intptr_t)sum == (JOBS - 1L) * JOBS * (2 * JOBS - 1L) / 6 ? 0 : 1;
 }

@@ -16,7 +16,7 @@ static weft_pid start_one(const struct weft_actor_kind *kind)
 
 static void tell(weft_pid to, uint64_t tag)
 {
-    must(weft_actor_send(to, "ball", tag, NULL), "weft_actor_send");
+    must(weft_actor_send(to, "ball", tag, NULL, WEFT_BY_POLICY), "weft_actor_send");
 }
 
 static void join(weft_pid pid)
@@ -144,9 +144,9 @@ static int send_messages(weft_actor *self, const struct weft_actor_event *events
     uint64_t *sent = weft_actor_state(self);
     (void)events, (void)n;
     while (*sent < MESSAGES) {
-        int err = weft_actor_send(sink, "message", ++*sent, NULL);
+        int err = weft_actor_send(sink, "message", ++*sent, NULL, WEFT_BY_POLICY);
         if (err == -ENOBUFS)
-            return weft_out_send(out, 0, sink, "message", *sent, NULL);
+            return weft_out_send(out, 0, sink, "message", *sent, NULL, WEFT_BY_POLICY);
         must(err, "weft_actor_send");
     }
     weft_out_done(out, NULL);
@@ -304,7 +304,7 @@ static int make_calls(weft_actor *self, weft_buf **result)
     (void)self, (void)result;
     begun = now_ns();
     for (int i = 0; i < CALLS; i++)
-        must(weft_actor_call(opponent, "ask", NULL, NULL, WEFT_FOREVER), "weft_actor_call");
+        must(weft_actor_call(opponent, NULL, "ask", NULL, WEFT_FOREVER), "weft_actor_call");
     ended = now_ns();
     return 0;
 }

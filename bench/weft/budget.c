@@ -74,7 +74,7 @@ static void measure(unsigned signals)
     report("weft", "budget_others", parameter, ns / (double)p.turns, "ns/turn");
     report("weft", "budget_between", parameter, (double)p.exchanges * OTHERS / (double)p.turns,
            "exchanges/round");
-    must(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
+    must(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), "weft_dispatcher_stop");
     weft_dispatcher_destroy(d);
 }
 

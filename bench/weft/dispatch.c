@@ -72,7 +72,7 @@ static void run_here(void)
 
 static void stop_and_go(void)
 {
-    must(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
+    must(weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER), "weft_dispatcher_stop");
     weft_dispatcher_destroy(dispatcher);
 }
 
@@ -84,8 +84,8 @@ static void start(weft_frame *frame, unsigned signals)
 
 static void *frame_of(const struct weft_frame_kind *kind, size_t bytes)
 {
-    weft_frame *frame = weft_frame_new(kind, bytes);
-    must(frame ? 0 : -ENOMEM, "weft_frame_new");
+    weft_frame *frame = weft_frame_create(kind, bytes);
+    must(frame ? 0 : -ENOMEM, "weft_frame_create");
     return frame;
 }
 

@@ -25,7 +25,7 @@ static void *accept_all(void *arg)
     int listener = weft_listen(address, &(struct weft_listen_opts){.backlog = 4096});
     must(listener, "weft_listen");
     for (;;) {
-        int fd = weft_accept(listener, WEFT_FOREVER);
+        int fd = weft_accept(listener, NULL, WEFT_FOREVER);
         must(fd, "weft_accept");
         must(weft_set_nodelay(fd, true), "weft_set_nodelay");
         must(weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL), "weft_spawn");
@@ -48,5 +48,5 @@ int main(int argc, char **argv)
     snprintf(text, sizeof text, "127.0.0.1:%s", argv[2]);
     address = text;
     struct weft_pool_opts opts = {.workers = 1, .driver = driver_of(argv[1])};
-    must(weft_run(accept_all, NULL, NULL, &opts), "weft_run");
+    must(weft_run(NULL, accept_all, NULL, &opts, WEFT_FOREVER), "weft_run");
 }

@@ -9,8 +9,8 @@ static weft_group *group;
 
 static weft_frame *frame_of(const struct weft_frame_kind *kind, size_t bytes)
 {
-    weft_frame *frame = weft_frame_new(kind, bytes);
-    must(frame ? 0 : -ENOMEM, "weft_frame_new");
+    weft_frame *frame = weft_frame_create(kind, bytes);
+    must(frame ? 0 : -ENOMEM, "weft_frame_create");
     return frame;
 }
 
@@ -142,6 +142,6 @@ int main(int argc, char **argv)
     spawn(frame_of(argc > 1 && !strcmp(argv[1], "sleep") ? &sleep : &memory, sizeof(weft_frame)));
     weft_group_stop(group);
     must(weft_dispatcher_run(dispatcher), "weft_dispatcher_run");
-    must(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
+    must(weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER), "weft_dispatcher_stop");
     weft_dispatcher_destroy(dispatcher);
 }

@@ -53,7 +53,7 @@ static void chunked_body(void)
         for (size_t at = 0; !chunked.done;) {
             const void *piece;
             size_t n;
-            ssize_t used = weft_http_chunked_next(&chunked, body + at, len - at, &piece, &n);
+            ssize_t used = weft_http_chunked_next(&chunked, &piece, &n, body + at, len - at);
             must((int)used, "weft_http_chunked_next");
             at += (size_t)used;
         }
@@ -83,7 +83,7 @@ static void commands(void)
     for (int i = 0; i < ROUNDS; i++) {
         struct weft_resp_item item = {.last = false};
         for (size_t at = 0; !item.last;) {
-            ssize_t n = weft_resp_next(&resp, command + at, sizeof command - 1 - at, &item);
+            ssize_t n = weft_resp_next(&resp, &item, command + at, sizeof command - 1 - at);
             must((int)n, "weft_resp_next");
             at += (size_t)n;
         }

@@ -161,7 +161,7 @@ int main(void)
     must(weft_pool_create(&compute, &computing), "weft_pool_create");
     must(weft_pool_start(compute), "weft_pool_start");
     must(weft_chan_create(&jobs, sizeof(struct job *), &queue), "weft_chan_create");
-    must(weft_run(compare, NULL, NULL, &io), "weft_run");
+    must(weft_run(NULL, compare, NULL, &io, WEFT_FOREVER), "weft_run");
     must(weft_pool_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER), "weft_pool_stop");
     weft_chan_destroy(jobs);
     weft_pool_destroy(compute);

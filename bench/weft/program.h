@@ -22,7 +22,7 @@ static inline void run_main_fiber(const char *workers, weft_fn body)
 {
     /* Most benchmark fibers are hogs, by intent. */
     struct weft_pool_opts opts = {.workers = (unsigned)atoi(workers), .hog_ns = -1};
-    must(weft_run(body, NULL, NULL, &opts), "weft_run");
+    must(weft_run(NULL, body, NULL, &opts, WEFT_FOREVER), "weft_run");
 }
 
 struct countdown {

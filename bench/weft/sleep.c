@@ -19,7 +19,7 @@ static double cpu_ms(void)
 
 static void *sleeper(void *arg)
 {
-    must(weft_sleep((int64_t)(intptr_t)arg * 1000000), "weft_sleep");
+    must(weft_sleep(weft_after((int64_t)(intptr_t)arg * 1000000)), "weft_sleep");
     countdown_done(&countdown);
     return NULL;
 }
@@ -53,7 +53,7 @@ static void *floor_round(void *arg)
     countdown_init(&countdown, FIBERS);
     for (int i = 0; i < FIBERS; i++)
         must(weft_spawn(&fibers[i], parker, NULL, NULL), "weft_spawn");
-    weft_sleep(1000000);
+    weft_sleep(weft_after(1000000));
     for (int i = 0; i < FIBERS; i++)
         must(weft_fiber_unpark(fibers[i]), "weft_fiber_unpark");
     countdown_wait();

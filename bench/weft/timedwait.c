@@ -48,7 +48,8 @@ static void set_others(void)
     for (long i = 0; i < others; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         weft_timer_init(&parked[i], nothing, NULL, NULL);
-        weft_timer_set_after(&parked[i], 60000000000 + (int64_t)(seed >> 33) % 3600000 * 1000000);
+        weft_timer_set(&parked[i],
+                       weft_after(60000000000 + (int64_t)(seed >> 33) % 3600000 * 1000000));
     }
 }
 

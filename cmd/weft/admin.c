@@ -83,7 +83,7 @@ static void *make_dump(void *arg)
         dump->err = weft_dump(dump->page,
                               &(struct weft_dump_opts){.format = dump->format, .pool = dump->pool});
     } else {
-        dump->err = weft_actor_dump(dump->page, NULL, dump->format, MOST_ACTORS);
+        dump->err = weft_actor_dump(NULL, dump->page, dump->format, MOST_ACTORS);
     }
     return NULL;
 }
@@ -95,7 +95,7 @@ static int refuse_dump(weft_http *req)
     err = err ? err : weft_http_set_header(req, "Content-Type", "text/plain; charset=utf-8");
     err = err ? err : weft_http_set_header(req, "Retry-After", "1");
     err = err ? err : weft_http_set_content_length(req, sizeof text - 1);
-    return err ? err : weft_http_write(req, text, sizeof text - 1);
+    return err ? err : weft_http_write(req, text, sizeof text - 1, WEFT_FOREVER);
 }
 
 static int show_dump(weft_http *req, struct admin *admin, weft_pool *pool)
@@ -113,7 +113,7 @@ static int show_dump(weft_http *req, struct admin *admin, weft_pool *pool)
         return -ENOMEM;
     }
     admin->dumping = true;
-    int err = weft_blocking_call(NULL, make_dump, &dump, NULL, WEFT_FOREVER);
+    int err = weft_blocking_call(NULL, NULL, make_dump, &dump, WEFT_FOREVER);
     admin->dumping = false;
     return respond_page(req, json ? "application/json" : "text/plain; charset=utf-8", dump.page,
                         &text, &len, err ? err : dump.err);

@@ -58,9 +58,9 @@ static int count(weft_http *req, void *arg)
     err = err ? err : weft_http_set_header(req, "Content-Type", "text/plain");
     for (int i = 1; i <= 10 && !err; i++) {
         int n = snprintf(line, sizeof line, "%d of 10\n", i);
-        err = weft_http_write(req, line, (size_t)n);
-        err = err ? err : weft_http_flush(req);
-        err = err ? err : weft_sleep(100000000);
+        err = weft_http_write(req, line, (size_t)n, WEFT_FOREVER);
+        err = err ? err : weft_http_flush(req, WEFT_FOREVER);
+        err = err ? err : weft_sleep(weft_after(100000000));
     }
     return err;
 }
@@ -71,14 +71,16 @@ static int echo(weft_http *req, void *arg)
     ssize_t n = 0;
     (void)arg;
     int err = 0;
-    while (!err && (n = weft_http_read(req, buf, sizeof buf)) > 0) {
-        if (!weft_http_has_begun(req)) {
+    bool begun = false;
+    while (!err && (n = weft_http_read(req, buf, sizeof buf, WEFT_FOREVER)) > 0) {
+        if (!begun) {
+            begun = true;
             err = weft_http_begin_response(req, 200);
             err = err ? err : weft_http_set_header(req, "Content-Type", "application/octet-stream");
         }
-        err = err ? err : weft_http_write(req, buf, (size_t)n);
+        err = err ? err : weft_http_write(req, buf, (size_t)n, WEFT_FOREVER);
     }
-    if (!err && n == 0 && !weft_http_has_begun(req)) {
+    if (!err && n == 0 && !begun) {
         err = weft_http_respond(req, 200, "application/octet-stream", "", 0);
     }
     return err ? err : (int)n;

@@ -164,7 +164,7 @@ static void show_parked_memory(const struct parked_fibers *parked_fibers, double
 
 static void *trim(void *arg)
 {
-    weft_stack_trim();
+    weft_memory_trim();
     return arg;
 }
 
@@ -173,8 +173,8 @@ static void *trim(void *arg)
 static void show_trim(void)
 {
     int64_t start = weft_now();
-    if (weft_blocking_call(NULL, trim, NULL, NULL, WEFT_FOREVER) != 0) {
-        weft_stack_trim();
+    if (weft_blocking_call(NULL, NULL, trim, NULL, WEFT_FOREVER) != 0) {
+        weft_memory_trim();
     }
     terminal_fact("released", "to the kernel in %.2f s; %s remain", seconds_since(start),
                   terminal_bytes(system_resident_bytes()));
@@ -319,7 +319,7 @@ static void show_workers(void)
            "steals", "stolen", "parks", "wakes");
     for (unsigned i = 0; i < weft_pool_workers(pool); i++) {
         struct weft_worker_stats w;
-        weft_worker_stats(pool, i, &w);
+        weft_worker_stats(pool, &w, i);
         printf("  %-6u", i);
         printf(" %14s", terminal_number(w.executed));
         printf(" %14s", terminal_number(w.spawned));
@@ -384,7 +384,7 @@ static int show_dump(void)
         weft_yield();
     }
     struct account account = {weft_pool_self(), weft_self()};
-    if (weft_blocking_call(NULL, dump_pool, &account, NULL, WEFT_FOREVER) != 0) { /* no thread */
+    if (weft_blocking_call(NULL, NULL, dump_pool, &account, WEFT_FOREVER) != 0) { /* no thread */
         weft_pool_dump(account.pool, stdout, 10);
     }
     weft_fiber_unpark(sleeper);
@@ -489,7 +489,8 @@ static void show_deadlock(void)
         return;
     }
     weft_on_report(print_report, &deadlock_demo);
-    int err = weft_run(serve_dinner, &deadlock_demo, NULL, &(struct weft_pool_opts){.workers = 1});
+    int err = weft_run(NULL, serve_dinner, &deadlock_demo, &(struct weft_pool_opts){.workers = 1},
+                       WEFT_FOREVER);
     weft_on_report(NULL, NULL);
     pthread_mutex_lock(&deadlock_demo.lock);
     deadlock_demo.over = true;
@@ -543,7 +544,7 @@ int demo(long fibers)
     terminal_open();
     snprintf(title, sizeof title, "Weft %s: a demo", weft_version());
     terminal_title(title);
-    int err = weft_run(demo_parts, &whole, NULL, &opts);
+    int err = weft_run(NULL, demo_parts, &whole, &opts, WEFT_FOREVER);
     if (err) {
         fprintf(stderr, "weft: cannot start a pool: %s\n", weft_strerror(err));
         return 1;

@@ -276,7 +276,7 @@ int demo_dispatcher(int number, long fibers)
     } else {
         failed = show_turns(&demo) | show_parking(demo.dispatcher, fibers);
     }
-    weft_dispatcher_stop(demo.dispatcher, weft_after(STOP_WAIT_NS), NULL, 0);
+    weft_dispatcher_stop(demo.dispatcher, NULL, 0, weft_after(STOP_WAIT_NS));
     weft_dispatcher_destroy(demo.dispatcher);
     return failed;
 }

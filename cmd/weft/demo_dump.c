@@ -98,7 +98,7 @@ int demo_dump(int number)
     fflush(stdout);
     struct dump dump = {.opts = {.pool = weft_pool_self(), .max_shown = 3}, .caller = weft_self()};
     /* Fails if there is no thread. */
-    int unmade = weft_blocking_call(NULL, write_dump, &dump, NULL, WEFT_FOREVER);
+    int unmade = weft_blocking_call(NULL, NULL, write_dump, &dump, WEFT_FOREVER);
     int failed = unmade ? weft_dump(stdout, &dump.opts) : dump.err;
     if (failed) {
         terminal_warn("weft_dump: %s", weft_strerror(failed));

@@ -144,7 +144,7 @@ static void print_address(const char *before, const struct weft_addr *addr)
 static int listen_on(weft_http_server *server, const char *address, const char *before)
 {
     struct weft_addr bound;
-    int err = weft_http_server_listen(server, address, &bound);
+    int err = weft_http_server_listen(server, &bound, address);
     if (err == -EINVAL) {
         fprintf(
             stderr,
@@ -163,7 +163,7 @@ static int listen_on(weft_http_server *server, const char *address, const char *
 static int listen_anywhere(struct serving *s)
 {
     struct weft_addr bound;
-    int err = weft_http_server_listen(s->server, DEFAULT_ADDRESS, &bound);
+    int err = weft_http_server_listen(s->server, &bound, DEFAULT_ADDRESS);
     if (err == -EADDRINUSE) {
         return listen_on(s->server, "127.0.0.1:0", "");
     }
@@ -321,7 +321,7 @@ int serve(int argc, char **argv)
     raise_descriptor_limit();
     const struct weft_pool_opts opts = {
         .name = "control", .workers = 1, .caller = true, .driver = s.options.driver};
-    int err = weft_run(control, &s, NULL, &opts);
+    int err = weft_run(NULL, control, &s, &opts, WEFT_FOREVER);
     if (err == -EOPNOTSUPP) {
         const char *why = weft_driver_unavailable(s.options.driver);
         fprintf(stderr, "weft serve: the I/O driver is not available: %s; use --driver epoll\n",

@@ -76,8 +76,8 @@ static int show_visits(weft_http *req, void *arg)
     weft_pid pid;
     weft_buf *count = NULL;
     char text[64];
-    int err = weft_actor_whereis(visits->host, "visits", &pid);
-    err = err ? err : weft_actor_call(pid, "visit", NULL, &count, weft_after(NS_PER_S));
+    int err = weft_actor_whereis(visits->host, &pid, "visits");
+    err = err ? err : weft_actor_call(pid, &count, "visit", NULL, weft_after(NS_PER_S));
     if (err == -ECANCELED || err == -EINTR) {
         return err;
     }
@@ -95,8 +95,8 @@ static int crash(weft_http *req, void *arg)
 {
     const struct visits *visits = arg;
     weft_pid pid;
-    int err = weft_actor_whereis(visits->host, "visits", &pid);
-    err = err ? err : weft_actor_send(pid, "crash", 0, NULL);
+    int err = weft_actor_whereis(visits->host, &pid, "visits");
+    err = err ? err : weft_actor_send(pid, "crash", 0, NULL, WEFT_BY_POLICY);
     return err ? respond_text(req, 503, "the counter is restarting; try again\n")
                : respond_text(req, 202, "the counter crashes; its supervisor restarts it\n");
 }

@@ -65,7 +65,7 @@ static double per_round(unsigned signals)
     }
     weft_group_stop(group);
     weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return (double)exchanged / ROUNDS;
 }

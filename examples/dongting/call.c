@@ -28,7 +28,7 @@ static const struct weft_frame_kind dividing = {.name = "divide", .start = divid
 
 static struct divide *divide_new(intptr_t a, intptr_t b)
 {
-    struct divide *sub = (struct divide *)weft_frame_new(&dividing, sizeof *sub);
+    struct divide *sub = (struct divide *)weft_frame_create(&dividing, sizeof *sub);
     if (sub) {
         sub->a = a;
         sub->b = b;
@@ -119,7 +119,7 @@ int main(void)
             return 1;
         }
     }
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("84 / 2 = %d, 1 / 0 = %d\n", (int)(intptr_t)results[0], (int)(intptr_t)results[1]);
     return results[0] != (void *)42 || results[1] != (void *)-1 || !results[2] || open != 0;

@@ -82,7 +82,7 @@ int main(void)
         return 1;
     }
     offer(NULL); /* fireOffer: from this thread */
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     weft_chan_destroy(channel);
     int taken = at_once;

@@ -78,7 +78,7 @@ static void *bring(void *arg)
 
 static void *open_up(void *arg)
 {
-    weft_sleep(WEFT_MS(3)); /* the taker has timed out once */
+    weft_sleep(weft_after(WEFT_MS(3))); /* the taker has timed out once */
     is_ready = true;
     weft_cond_signal(&ready);
     return arg;
@@ -104,7 +104,7 @@ int main(void)
     }
     weft_group_stop(group);
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("%d boxes taken, %d wait timed out\n", taken, taker.timeouts);
     return err || taken != 5 || taker.timeouts != 1;

@@ -46,7 +46,7 @@ int main(void)
     /* dispatcher.stop(new DtTime(10, SECONDS)) for the remaining groups; returns how many were
      * late. */
     const char *late[2];
-    int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_SECONDS(10)), late, 2);
+    int overdue = weft_dispatcher_stop(dispatcher, late, 2, weft_after(WEFT_SECONDS(10)));
 
     struct weft_group_stats stats; /* ShareStatus: readable by other threads */
     weft_group_stats(groups[1], &stats);

@@ -67,15 +67,15 @@ int main(void)
         return 1;
     }
     bool ok = result_of(sum, &value) == 0 && value == 42;
-    ok &= result_of(weft_schedule_over(soon), &late_value) == 0 && late_value == 50;
+    ok &= result_of(weft_schedule_finished(soon), &late_value) == 0 && late_value == 50;
     ok &= weft_group_call(group, &too_much, add, (void *)1000) == 0;
     ok &= result_of(too_much, &value) == -ERANGE; /* ExecutionException */
     ok &= weft_event_wait(&thrice, WEFT_FOREVER) == 0;
     ok &= weft_schedule_cancel(cancelled) == 0 && !ran; /* otherwise the group would wait for it */
-    ok &= result_of(weft_schedule_over(cancelled), &value) == -ECANCELED;
+    ok &= result_of(weft_schedule_finished(cancelled), &value) == -ECANCELED;
 
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL,
-                         0); /* the periodic task ends with the group */
+    weft_dispatcher_stop(dispatcher, NULL, 0,
+                         WEFT_FOREVER); /* the periodic task ends with the group */
     weft_schedule_stats(often, &stats);
     ok &= stats.runs >= 3 && stats.failures == 1 && stats.last_error == -EIO;
     ok &= weft_group_call(group, NULL, add, NULL) == -ESHUTDOWN; /* RejectedExecutionException */

@@ -86,7 +86,7 @@ int main(void)
     }
     weft_group_stop(other);
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     weft_frame_on_error(NULL);
     printf("handled %d time, cleaned %d times, told %d\n", handled, cleaned, told);

@@ -31,7 +31,7 @@ static const struct weft_frame_kind process_request = {.name = "process-request"
  * join one another. */
 static void *process_with_stack(void *arg)
 {
-    weft_sleep(WEFT_MS(1));
+    weft_sleep(weft_after(WEFT_MS(1)));
     return arg;
 }
 
@@ -87,7 +87,7 @@ int main(void)
     }
     weft_group_stop(group); /* finishes when its fibers have ended */
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return err || !parent.ok;
 }

@@ -70,7 +70,7 @@ int main(void)
     weft_group_stop(group);
     weft_future_wait(weft_group_finished(group), WEFT_FOREVER);
     int refused = weft_group_post(group, add, (void *)1);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("%ld fired, %s\n", total, refused == -ESHUTDOWN ? "then refused" : "and not refused");
     return total != THREADS * EACH + 5 || !on_the_spot || refused != -ESHUTDOWN;

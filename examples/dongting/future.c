@@ -91,7 +91,7 @@ int main(void)
         printf("reader %d: %d\n", i, (int)(intptr_t)result);
     }
     pthread_join(thread, NULL);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     for (int i = 0; i < READERS; i++) {
         weft_future_unref(futures[i]);

@@ -68,7 +68,7 @@ int main(void)
     }
     weft_group_stop(group);
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return err || !sleepers[0].slept_on || !sleepers[1].slept_on;
 }

@@ -43,7 +43,7 @@ static void *first(void *arg)
     weft_spawn(NULL, waiter, b, NULL);
     weft_spawn(NULL, waiter, c, NULL);
     do { /* on a busy machine the deadline may pass before the sleep begins */
-        weft_sleep(WEFT_MS(1));
+        weft_sleep(weft_after(WEFT_MS(1)));
     } while (waiting < 3); /* all wait; in the new round each may be woken once */
     weft_spawn(NULL, yielder, y, NULL);
     weft_spawn(NULL, starter, n, NULL);
@@ -67,7 +67,7 @@ int main(void)
     weft_cond_init(&cond, &(struct weft_sync_opts){.group = group});
     weft_group_stop(group);
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("order: %s\n", order);
     return err || strcmp(order, "fcanby") != 0;

@@ -24,7 +24,7 @@ static void *work(void *arg)
 {
     int i = 0;
     do { /* on a busy machine it may be too late to sleep */
-        weft_sleep(WEFT_US(500));
+        weft_sleep(weft_after(WEFT_US(500)));
     } while (++i < 20 || !atomic_load(&polls));
     return arg;
 }
@@ -52,7 +52,7 @@ static int run(weft_collector *collector, const struct weft_perf *callback)
         return 1;
     }
     weft_join(fiber, NULL, WEFT_FOREVER);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return 0;
 }

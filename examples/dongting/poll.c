@@ -8,7 +8,7 @@
 static void *beat(void *arg)
 {
     for (int i = 0; i < 3; i++) {
-        weft_sleep(WEFT_MS(2));
+        weft_sleep(weft_after(WEFT_MS(2)));
         ++*(int *)arg;
     }
     return NULL;
@@ -26,7 +26,7 @@ static int with_a_thread(int *beats)
         weft_group_spawn(group, NULL, beat, beats, NULL)) {
         return 1;
     }
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return 0;
 }
@@ -53,7 +53,7 @@ static int in_a_loop(int *beats)
            !weft_future_is_done(weft_group_finished(group))) {
         wait_for(weft_dispatcher_fd(dispatcher), weft_dispatcher_next_deadline(dispatcher));
     }
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     return 0;
 }

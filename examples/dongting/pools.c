@@ -1,6 +1,6 @@
 /* Dongting: DefaultPoolFactory, ByteBufferPool, RefBuffer, "release in finally". Buffers come from
  * the pools of the dispatcher's thread, by size classes, and return there from any thread that
- * frees them; so do frames created by weft_frame_new. */
+ * frees them; so do frames created by weft_frame_create. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ int main(void)
         return 1;
     }
     for (int i = 0; i < FIBERS; i++) {
-        struct session *s = (struct session *)weft_frame_new(&session_kind, sizeof *s);
+        struct session *s = (struct session *)weft_frame_create(&session_kind, sizeof *s);
         if (!s || weft_group_spawn_frame(group, NULL, &s->frame,
                                          &(struct weft_member_opts){.detached = true})) {
             return 1;
@@ -68,7 +68,7 @@ int main(void)
     weft_group_stop(group);
     int err = weft_dispatcher_run(dispatcher);
     weft_buf_stats(&stats);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("%ld buffers freed, %d live\n", freed, (int)stats.live);
     return err || freed != FIBERS || stats.live != 0;

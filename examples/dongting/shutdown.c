@@ -93,9 +93,9 @@ int main(void)
     }
     weft_group_stop(good); /* requestShutdown() and its future */
     weft_future_wait(weft_group_finished(good), WEFT_FOREVER);
-    int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_MS(20)), late, 2);
+    int overdue = weft_dispatcher_stop(dispatcher, late, 2, weft_after(WEFT_MS(20)));
     if (overdue == -EBUSY) { /* busy machine: not ended within a second after the cancel */
-        weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+        weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
         overdue = 1;
     }
     int refused = weft_group_create(dispatcher, &bad, NULL); /* startGroup after stop */

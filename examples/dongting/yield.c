@@ -53,7 +53,7 @@ int main(void)
     }
     weft_group_stop(group);
     int err = weft_dispatcher_run(dispatcher);
-    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER);
     weft_dispatcher_destroy(dispatcher);
     printf("sum %ld; the other ran %d times meanwhile\n", operation.sum, meanwhile);
     return err || operation.sum != (long)PIECES * (PIECES - 1) / 2 || meanwhile < PIECES / AT_ONCE;

@@ -99,8 +99,10 @@ static char **paths; /* FILE and FILE.gz */
 
 static void *compress_file(void *arg)
 {
-    int in = weft_open(paths[0], O_RDONLY, 0, WEFT_FOREVER);
-    int out = in < 0 ? in : weft_open(paths[1], O_WRONLY | O_CREAT | O_TRUNC, 0666, WEFT_FOREVER);
+    int in = weft_open_at(AT_FDCWD, paths[0], O_RDONLY, 0, 0, WEFT_FOREVER);
+    int out = in < 0 ? in
+                     : weft_open_at(AT_FDCWD, paths[1], O_WRONLY | O_CREAT | O_TRUNC, 0666, 0,
+                                    WEFT_FOREVER);
     int err = out < 0 ? out : compress_stream(in, out);
     if (out >= 0) {
         weft_close(out);
@@ -158,7 +160,8 @@ int main(int argc, char **argv)
         return 1;
     }
     paths = argv + 1;
-    int err = weft_run(argc > 2 ? compress_file : compress_itself, &paths, &failed, NULL);
+    int err =
+        weft_run(&failed, argc > 2 ? compress_file : compress_itself, &paths, NULL, WEFT_FOREVER);
     weft_pool_set_stop(compressors, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_set_destroy(compressors);
     return err || failed ? 1 : 0;

@@ -36,7 +36,7 @@ static void *io_task(void *arg)
 {
     void *result = NULL;
     struct waiter waiter = {.fiber = weft_self()};
-    if (weft_pool_set_call(compute, heavy, NULL, &result) != 0 ||
+    if (weft_pool_set_call(compute, &result, heavy, NULL, WEFT_FOREVER) != 0 ||
         weft_pool_set_submit(compute, heavy_with_waiter, &waiter) != 0) {
         return NULL;
     }

@@ -31,7 +31,7 @@ int main(void)
         weft_pool_set_start(compute)) {
         return 1;
     }
-    int err = weft_run(owned, &token, &ok, NULL);
+    int err = weft_run(&ok, owned, &token, NULL, WEFT_FOREVER);
     weft_pool_set_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_set_destroy(compute);
     printf("%s\n", ok ? "always back home" : "failed");

@@ -44,7 +44,8 @@ int main(void)
         weft_pool_set_start(compute)) {
         return 1;
     }
-    int err = weft_run(consume, compute, &sum, &(struct weft_pool_opts){.workers = 1});
+    int err =
+        weft_run(&sum, consume, compute, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER);
     weft_pool_set_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_set_destroy(compute);
     weft_chan_destroy(channel);

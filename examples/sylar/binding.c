@@ -50,7 +50,7 @@ int main(void)
         return 1;
     }
     while (weft_fiber_unpark_on(held, pool, 2) == -EBUSY) {
-        weft_sleep(WEFT_US(100));
+        weft_sleep(weft_after(WEFT_US(100)));
     }
     weft_fiber_detach(held);
     weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);

@@ -32,7 +32,8 @@ int main(void)
         weft_pool_start(pool)) {
         return 1;
     }
-    weft_pool_run(pool, main_fiber, &sum, &result); /* returns when main_fiber has ended */
+    weft_pool_run(pool, &result, main_fiber, &sum,
+                  WEFT_FOREVER); /* returns when main_fiber has ended */
     bool by_run = result == &sum && sum == 10;
 
     weft_pool_submit(pool, add, &sum);

@@ -36,7 +36,7 @@ static void *look(void *arg)
     struct weft_pool_stats pool; /* for programs: m_threadCount, m_activeThreadCount, ... */
     weft_pool_stats(weft_pool_self(), &pool);
     struct weft_worker_stats worker;
-    weft_worker_stats(weft_pool_self(), (unsigned)weft_worker_self(), &worker); /* m_threadIds */
+    weft_worker_stats(weft_pool_self(), &worker, (unsigned)weft_worker_self()); /* m_threadIds */
 
     weft_fiber_unpark(fiber);
     weft_join(fiber, NULL, WEFT_FOREVER);
@@ -49,6 +49,7 @@ int main(void)
 {
     int token;
     void *ok = NULL;
-    int err = weft_run(look, &token, &ok, &(struct weft_pool_opts){.name = "demo", .workers = 2});
+    int err = weft_run(&ok, look, &token, &(struct weft_pool_opts){.name = "demo", .workers = 2},
+                       WEFT_FOREVER);
     return err == 0 && ok ? 0 : 1;
 }

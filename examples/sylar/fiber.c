@@ -40,7 +40,7 @@ int main(void)
 {
     int token;
     void *ok = NULL;
-    int err = weft_run(watch, &token, &ok, NULL);
+    int err = weft_run(&ok, watch, &token, NULL, WEFT_FOREVER);
     printf("%s\n", ok ? "created, ready, running, waiting, done" : "failed");
     return err == 0 && ok ? 0 : 1;
 }

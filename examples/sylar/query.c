@@ -59,10 +59,10 @@ static ssize_t exchange(int fd, const char *name, const void *value, size_t n, c
     weft_resp_init(&resp, &(struct weft_resp_opts){.bulk_max = VALUE_MAX, .line_max = 1024});
     do {
         size_t need = resp.need > (size_t)have ? resp.need : (size_t)have + 1;
-        have = weft_reader_peek(&reader, need, &bytes, deadline);
+        have = weft_reader_peek(&reader, &bytes, need, deadline);
         used = have < 0              ? have
                : (size_t)have < need ? -ECONNRESET
-                                     : weft_resp_next(&resp, bytes, (size_t)have, &item);
+                                     : weft_resp_next(&resp, &item, bytes, (size_t)have);
     } while (used == 0);
     if (used > 0) {
         if (!item.null) {
@@ -124,7 +124,8 @@ static int put_param(weft_http *req, void *arg)
         return -ENOMEM;
     }
     /* Longer bodies do not reach this handler: the route's limit is VALUE_MAX. */
-    while (n < VALUE_MAX && (got = weft_http_read(req, value + n, VALUE_MAX - n)) > 0) {
+    while (n < VALUE_MAX &&
+           (got = weft_http_read(req, value + n, VALUE_MAX - n, WEFT_FOREVER)) > 0) {
         n += (size_t)got;
     }
     int err = got < 0 ? (int)got : 0;
@@ -150,7 +151,7 @@ static int print_response(const char *address, const char *request, const char *
 {
     char response[512];
     size_t n = 0;
-    int fd = weft_connect(address, weft_after(2 * SECOND));
+    int fd = weft_dial(address, NULL, weft_after(2 * SECOND));
     int err = fd < 0 ? fd : weft_write_all(fd, request, strlen(request), NULL, WEFT_FOREVER);
     if (!err) {
         weft_read_full(fd, response, sizeof response - 1, &n, WEFT_FOREVER); /* to the end */
@@ -188,7 +189,7 @@ static int serve_on(weft_http_server *server)
     struct weft_addr bound;
     char text[WEFT_ADDR_STRLEN];
     weft_signal_set *signals;
-    int err = weft_http_server_listen(server, http_address ? http_address : "127.0.0.1:0", &bound);
+    int err = weft_http_server_listen(server, &bound, http_address ? http_address : "127.0.0.1:0");
     if (err) {
         return err;
     }
@@ -218,7 +219,7 @@ static void *serve(void *arg)
      * listen. */
     for (int tries = 0; (err = weft_connpool_fill(redis, weft_after(SECOND))) && tries < 500;
          tries++) {
-        weft_sleep(SECOND / 50);
+        weft_sleep(weft_after(SECOND / 50));
     }
     if (!err && (err = weft_http_server_create(&server, NULL)) == 0) {
         weft_http_server_route(server, "GET", "/param/", get_param, NULL, NULL);
@@ -252,7 +253,7 @@ static int with_own_redis(void)
         &child, argv,
         &(struct weft_process_opts){.cwd = folder, .out = WEFT_STDIO_NULL, .err = WEFT_STDIO_OUT});
     if (!err) {
-        err = weft_run(serve, &redis, &failed, NULL);
+        err = weft_run(&failed, serve, &redis, NULL, WEFT_FOREVER);
         weft_process_kill(child, SIGTERM);
         weft_process_wait(child, NULL, WEFT_FOREVER);
         weft_process_close(child);
@@ -274,6 +275,6 @@ int main(int argc, char **argv)
     void *failed = NULL;
     http_address = argv[1];
     snprintf(redis_address, sizeof redis_address, "%s", argv[2]);
-    int err = weft_run(serve, &redis, &failed, NULL);
+    int err = weft_run(&failed, serve, &redis, NULL, WEFT_FOREVER);
     return err || failed ? 1 : 0;
 }

@@ -23,7 +23,7 @@ int main(void)
 {
     char text[] = "..!";
     void *result = NULL;
-    int err = weft_run(child, text, &result, NULL);
+    int err = weft_run(&result, child, text, NULL, WEFT_FOREVER);
     printf("%s\n", result ? (char *)result : "failed");
     return err == 0 && result == text + 2 ? 0 : 1;
 }

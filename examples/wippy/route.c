@@ -47,12 +47,13 @@ int main(void)
         weft_actor_spawn(b, &pid, &kind, NULL, NULL) || weft_route_add(5, &far)) {
         return 1;
     }
-    int sent = weft_actor_send(pid, "hello", 0, weft_buf_copy("moved, not copied", 17));
+    int sent =
+        weft_actor_send(pid, "hello", 0, weft_buf_copy("moved, not copied", 17), WEFT_BY_POLICY);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
-    int gone = weft_actor_send(pid, "hello", 0, NULL);
-    int there = weft_actor_send(remote, "hello", 0, NULL);
+    int gone = weft_actor_send(pid, "hello", 0, NULL, WEFT_BY_POLICY);
+    int there = weft_actor_send(remote, "hello", 0, NULL, WEFT_BY_POLICY);
     weft_route_remove(5);
-    int nowhere = weft_actor_send(remote, "hello", 0, NULL);
+    int nowhere = weft_actor_send(remote, "hello", 0, NULL, WEFT_BY_POLICY);
     printf("sent: %d, gone: %d, another node: %d, no way there: %d\n", sent, gone, there, nowhere);
     weft_host_stop(a, NULL, WEFT_FOREVER);
     weft_host_stop(b, NULL, WEFT_FOREVER);

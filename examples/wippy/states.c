@@ -53,9 +53,9 @@ int main(void)
         return 1;
     }
     show_when(pid, WEFT_ACTOR_IDLE);
-    weft_actor_send(pid, "ask", 0, NULL);
+    weft_actor_send(pid, "ask", 0, NULL, WEFT_BY_POLICY);
     show_when(pid, WEFT_ACTOR_BLOCKED);
-    weft_actor_send(pid, "wait", 0, NULL); /* kept */
+    weft_actor_send(pid, "wait", 0, NULL, WEFT_BY_POLICY); /* kept */
     weft_actor_info(pid, &info);
     bool still = info.state == WEFT_ACTOR_BLOCKED && info.mailbox == 1;
     weft_command_complete(kept.actor, kept.tag, 0, NULL);

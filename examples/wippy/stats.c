@@ -17,7 +17,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
         } else if (*place < 2) {
-            weft_actor_send(next[*place], "step", 0, NULL);
+            weft_actor_send(next[*place], "step", 0, NULL, WEFT_BY_POLICY);
         } else {
             atomic_store(&done, 1);
         }
@@ -64,12 +64,12 @@ int main(void)
     next[0] = pids[1];
     next[1] = pids[2];
     weft_actor_trace(on_passage, NULL);
-    weft_actor_send(pids[0], "step", 0, NULL);
+    weft_actor_send(pids[0], "step", 0, NULL, WEFT_BY_POLICY);
     while (!atomic_load(&done)) {
         weft_yield();
     }
     weft_actor_trace(NULL, NULL);
-    weft_actor_dump(stdout, host, WEFT_DUMP_TEXT, 0);
+    weft_actor_dump(host, stdout, WEFT_DUMP_TEXT, 0);
     weft_host_stop(host, NULL, WEFT_FOREVER);
     weft_host_destroy(host);
     printf("the message went through %d actors\n", atomic_load(&hops));

@@ -255,31 +255,30 @@ struct weft_actor_kind {
 WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                               const char *method, const weft_buf *input);
 
+/* The deadline of a send that does as the receiver's mailbox policy says: it waits without limit if
+ * the policy is WEFT_MAILBOX_WAIT and the sender is a fiber or a command, and not at all
+ * otherwise. */
+#define WEFT_BY_POLICY INT64_C(-1)
+
 /* Send a message without waiting for its arrival. Messages from one sender to one actor arrive in
- * order.
+ * order. Senders that wait for capacity are served in order of arrival.
  *
  * topic: borrowed for ever: a literal, static storage, or the result of weft_topic_intern
  * (<weft/remote.h>). Any other pointer aborts the program; in steps and fibers of a release build
  * only a sample of the messages is checked.
  * buf: taken, also on an error; NULL is allowed.
- * Returns 0; -ESRCH if the actor has ended or never existed; -ENOBUFS if the mailbox is full and
- * the call may not wait: retry later, or use weft_actor_send_until (the mailbox counts as full
- * while other senders wait for capacity); -ECANCELED or -EINTR if a fiber's wait by
- * WEFT_MAILBOX_WAIT was cancelled or interrupted; -EHOSTUNREACH if the actor is on another node
- * without a route (<weft/remote.h>), or the error of that route's receiver; -ENOMEM.
- * Context: any thread, fiber or step. Waits only in a fiber and only by WEFT_MAILBOX_WAIT; that
- * wait is a cancellation point. */
-WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
-
-/* Send a message, waiting for mailbox capacity until the deadline, whatever the mailbox policy.
- * Waiting senders are served in order of arrival. Arguments as in weft_actor_send.
- *
- * Returns 0 or an error of weft_actor_send; -ETIMEDOUT at the deadline; -ECANCELED, -EINTR; -ESRCH
- * also if the actor ends during the wait. In a step, which cannot wait, a full mailbox is -ENOBUFS:
- * use weft_out_send_until (<weft/actor_out.h>).
- * Context: any thread, fiber or step; waits in a fiber or a plain thread; cancellation point. */
-WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                                   int64_t deadline);
+ * deadline: how long to wait for mailbox capacity: WEFT_BY_POLICY, or a deadline, which counts
+ * whatever the policy is.
+ * Returns 0; -ESRCH if the actor has ended or never existed, or ends during the wait; -ENOBUFS if
+ * the mailbox is full and the call may not wait (the mailbox counts as full while other senders
+ * wait for capacity); -ETIMEDOUT at the deadline; -ECANCELED or -EINTR if the wait was cancelled or
+ * interrupted; -EHOSTUNREACH if the actor is on another node without a route (<weft/remote.h>), or
+ * the error of that route's receiver; -ENOMEM.
+ * Context: any thread, fiber or step. Waits in a fiber or, with a deadline, also in a plain thread;
+ * that wait is a cancellation point. A step does not wait: use weft_out_send
+ * (<weft/actor_out.h>). */
+WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                             int64_t deadline);
 
 /* Wait until the actor has ended, and get its result. When the call returns, the actor's names and
  * timers are gone and its links and monitors have been notified.
@@ -429,7 +428,7 @@ WEFT_API void weft_host_stats(weft_host *host, struct weft_host_stats *out);
  * the actor is on another node; -ENOMEM.
  * Context: any thread or fiber; waits; cancellation point. Not in a step: use weft_out_call
  * there. */
-WEFT_API int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
+WEFT_API int weft_actor_call(weft_pid to, weft_buf **reply, const char *topic, weft_buf *request,
                              int64_t deadline);
 
 /* Reply to a call, with an error (a negative errno) or with `buf`.
@@ -465,30 +464,24 @@ WEFT_API void weft_actor_call_stats(struct weft_actor_call_stats *out);
  * tick plus the time the host is busy.
  */
 
-/* Send a message at the given time. The event has no `from`. If the mailbox is full at that time
+/* Send a message when the deadline comes; one in the past sends it as soon as possible, still by a
+ * timer. The event has no `from`. If the mailbox is full at that time
  * the message becomes a dead letter.
  *
  * topic, buf: as in weft_actor_send; buf is taken, also on an error. ref: NULL, or receives a
  * reference for weft_actor_send_cancel, which is never reused.
  * Returns 0; -ESRCH if the actor has ended; -EREMOTE if it is on another node; -ENOMEM.
  * Context: any thread, fiber or step; does not wait. */
-WEFT_API int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                                int64_t deadline, uint64_t *ref);
-/* Send a message after delay_ns. A delay of 0 or less sends it as soon as possible, still by a
- * timer. Otherwise as weft_actor_send_at.
- *
- * Returns as weft_actor_send_at.
- * Context: any thread, fiber or step; does not wait. */
-WEFT_API int weft_actor_send_after(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                                   int64_t delay_ns, uint64_t *ref);
+WEFT_API int weft_actor_send_at(weft_pid to, uint64_t *ref, const char *topic, uint64_t tag,
+                                weft_buf *buf, int64_t deadline);
 /* Send a message at first, first + period, first + 2 * period, ...: the schedule does not drift.
  * Periods that were missed are combined into one message. Each message has its own view of the same
  * bytes. Otherwise as weft_actor_send_at.
  *
  * Returns as weft_actor_send_at; also -EINVAL if period_ns is not positive.
  * Context: any thread, fiber or step; does not wait. */
-WEFT_API int weft_actor_send_every(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                                   int64_t first, int64_t period_ns, uint64_t *ref);
+WEFT_API int weft_actor_send_every(weft_pid to, uint64_t *ref, const char *topic, uint64_t tag,
+                                   weft_buf *buf, int64_t first, int64_t period_ns);
 
 /* Cancel a delayed message; a recurring message is not sent again.
  *
@@ -505,15 +498,15 @@ WEFT_API int weft_actor_send_cancel(uint64_t ref);
  *     {
  *         const struct weft_actor_event *event;
  *         (void)self, (void)result;
- *         while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE)
- *             weft_actor_send(event->from, "done", event->tag, weft_actor_take_buf(event));
+ *         while (weft_actor_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE)
+ *             weft_actor_send(event->from, "done", event->tag, weft_actor_take_buf(event), WEFT_BY_POLICY);
  *         return 0;
  *     }
  *     static const struct weft_actor_kind clerks = {.name = "clerk", .run = clerk};
  *
  * A kind with a `run` function makes fiber actors. They have a PID, a mailbox, init, close, a state
  * and an end like all actors, and are sent to, called, cancelled and joined like all actors. In
- * addition they have a stack and may wait: in weft_receive and in every call in which a fiber may
+ * addition they have a stack and may wait: in weft_actor_receive and in every call in which a fiber may
  * wait. Messages that arrive meanwhile are queued and count in the mailbox, as do messages that a
  * selective receive skips. A fiber actor whose mailbox never becomes empty still yields after
  * `turn_events` events (struct weft_host_opts). The return value of `run` ends the actor: 0 and
@@ -536,18 +529,18 @@ WEFT_API int weft_actor_send_cancel(uint64_t ref);
  * passed already, so the call polls); -ECANCELED if the actor was killed or its fiber cancelled;
  * -EINTR after weft_fiber_interrupt.
  * Context: fiber actors only, anything else is a caller's bug; waits; cancellation point. */
-WEFT_API int weft_receive(const struct weft_actor_event **out, int64_t deadline);
+WEFT_API int weft_actor_receive(const struct weft_actor_event **out, int64_t deadline);
 
-/* Receive the next message or call with this topic (weft_receive_topic), or the next event that the
- * filter accepts (weft_receive_if). Other events stay queued, in order, for later receives.
+/* Receive the next message or call with this topic (weft_actor_receive_topic), or the next event that the
+ * filter accepts (weft_actor_receive_if). Other events stay queued, in order, for later receives.
  *
  * wanted: must not wait; it may be called more than once for the same event.
- * Returns and Context: as weft_receive. */
-WEFT_API int weft_receive_topic(const struct weft_actor_event **out, const char *topic,
-                                int64_t deadline);
-typedef bool (*weft_receive_filter_fn)(const struct weft_actor_event *event, void *arg);
-WEFT_API int weft_receive_if(const struct weft_actor_event **out, weft_receive_filter_fn wanted,
-                             void *arg, int64_t deadline);
+ * Returns and Context: as weft_actor_receive. */
+WEFT_API int weft_actor_receive_topic(const struct weft_actor_event **out, const char *topic,
+                                      int64_t deadline);
+typedef bool (*weft_actor_filter_fn)(const struct weft_actor_event *event, void *arg);
+WEFT_API int weft_actor_receive_if(const struct weft_actor_event **out, weft_actor_filter_fn wanted,
+                                   void *arg, int64_t deadline);
 
 /* --- names and groups ----------------------------------------------------------------------- */
 
@@ -575,7 +568,7 @@ WEFT_API int weft_actor_unregister(weft_host *host, const char *name);
  * Returns 0 and the PID in *out; -ENOENT if no running actor has the name. The actor may have ended
  * by the time the caller sends to it: a send then returns -ESRCH.
  * Context: any thread; does not wait. */
-WEFT_API int weft_actor_whereis(weft_host *host, const char *name, weft_pid *out);
+WEFT_API int weft_actor_whereis(weft_host *host, weft_pid *out, const char *name);
 /* Write one of the actor's names, the one registered last, into `buf`.
  *
  * Returns the length of the name, as snprintf does; -ENOENT if the actor has no name; -ESRCH if it
@@ -599,18 +592,18 @@ WEFT_API int weft_actor_group_leave(weft_host *host, const char *group, weft_pid
  *
  * Returns the number of members; the PIDs of the first `capacity` of them are written to `out`.
  * Context: any thread; does not wait. */
-WEFT_API size_t weft_actor_group_members(weft_host *host, const char *group, weft_pid *out,
-                                         size_t capacity);
+WEFT_API size_t weft_actor_group_members(weft_host *host, weft_pid *out, size_t capacity,
+                                         const char *group);
 /* Send every member of a group a message with its own view of `buf`, which is borrowed and may be
- * NULL. `topic` as in weft_actor_send.
+ * NULL. `topic` and `deadline` as in weft_actor_send.
  *
  * Returns the number of members the message was sent to: a member whose mailbox refused it, or
  * which ended meanwhile, does not count, nor does one for whose view there was no memory; -ENOMEM
  * if the list of members could not be made, and then nothing was sent.
- * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
- * with WEFT_MAILBOX_WAIT; steps and plain threads do not wait. */
+ * Context: any thread, fiber or step; waits as weft_actor_send does, for each member in turn and for
+ * all of them until the same deadline. */
 WEFT_API int64_t weft_actor_group_publish(weft_host *host, const char *group, const char *topic,
-                                          uint64_t tag, const weft_buf *buf);
+                                          uint64_t tag, const weft_buf *buf, int64_t deadline);
 
 /* --- topics --------------------------------------------------------------------------------- */
 
@@ -681,7 +674,7 @@ WEFT_API void weft_actor_each(weft_host *host,
  * if the stream has an error.
  * Context: any thread; does not wait for actors, but writes to `out`, which may block the thread.
  * While all hosts are dumped none is created or destroyed. */
-WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
+WEFT_API int weft_actor_dump(weft_host *host, FILE *out, enum weft_dump_format format, size_t max);
 
 /* Ask an actor for its statistics: the text that `stats` of its kind writes.
  *

@@ -96,23 +96,22 @@ enum weft_command_id {
     WEFT_COMMAND_USER = 256, /* first number for the program's own commands */
 };
 
-/* Complete at the deadline (weft_out_at), or after delay_ns (weft_out_after; 0 or less: as soon as
- * possible).
+/* Complete at the deadline; as soon as possible if it has passed.
  *
  * Returns 0; -ENOMEM.
  * Context: in a step, with its own `out`; does not wait. */
 WEFT_API int weft_out_at(weft_out *out, uint64_t tag, int64_t deadline);
-WEFT_API int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns);
 
 /* Send a message from this actor after the step. The command completes when the message is admitted
  * to the receiver's mailbox, with `from` set to the receiver, or with an error of weft_actor_send.
  *
- * If the receiver's policy is WEFT_MAILBOX_WAIT and its mailbox is full, the message waits for
- * capacity, in order of arrival, while this actor continues to run; -ESRCH: the receiver ended
- * first. Later messages from this actor to the same receiver wait too, or are refused, so that
+ * If the receiver's mailbox is full, the message waits for capacity until the deadline, in order of
+ * arrival, while this actor continues to run; with WEFT_BY_POLICY it waits, without limit, only if
+ * the receiver's policy is WEFT_MAILBOX_WAIT. -ETIMEDOUT: the deadline came first, and the message
+ * is freed; -ESRCH: the receiver ended first. A message to another node never waits. Later messages from this actor to the same receiver wait too, or are refused, so that
  * messages arrive in order. If this actor ends first, the message becomes a dead letter. Two actors
- * that wait for each other's capacity with weft_out_wait, and so take no messages, wait for ever:
- * use weft_out_send_until.
+ * that wait for each other's capacity with weft_out_wait, and so take no messages, wait for ever
+ * unless they send with a deadline.
  *
  * An actor whose message had to wait gets a send credit: in the step that receives the completion
  * it may send up to 256 more messages to that receiver ahead of other waiting senders, as long as
@@ -122,15 +121,7 @@ WEFT_API int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns);
  * Returns 0; -ENOMEM.
  * Context: in a step, with its own `out`; does not wait. */
 WEFT_API int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
-                           uint64_t message_tag, weft_buf *buf);
-/* Send a message as weft_out_send does, but wait for capacity until the deadline whatever the
- * receiver's policy. At the deadline the command completes with -ETIMEDOUT and the message is
- * freed. A message to another node never waits.
- *
- * Returns 0; -ENOMEM.
- * Context: in a step, with its own `out`; does not wait. */
-WEFT_API int weft_out_send_until(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
-                                 uint64_t message_tag, weft_buf *buf, int64_t deadline);
+                           uint64_t message_tag, weft_buf *buf, int64_t deadline);
 
 /* Call an actor from a step, as a command. The completion has this tag and carries the reply, or an
  * error: -ETIMEDOUT at the deadline; -ESRCH, -EOWNERDEAD, -ENOBUFS as for weft_actor_call; -EREMOTE; -ENOMEM; or
@@ -211,7 +202,7 @@ WEFT_API int weft_out_write(weft_out *out, uint64_t tag, int fd, weft_buf *buf, 
                             int64_t deadline);
 
 /* Accept the next connection of a listening socket (weft_accept), or connect to an address
- * (weft_connect; the address is copied). Both complete with a descriptor: get it with
+ * (weft_dial; the address is copied). Both complete with a descriptor: get it with
  * weft_actor_take_fd.
  *
  * Returns 0; -ENOMEM. Context: in a step, with its own `out`; does not wait. */

@@ -16,15 +16,15 @@
 #endif
 
 #define WEFT_VERSION_MAJOR 0
-#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_MINOR 2
 #define WEFT_VERSION_PATCH 0
-#define WEFT_VERSION "0.1.0"
+#define WEFT_VERSION "0.2.0"
 
 WEFT_BEGIN_DECLS
 
 /* --- version -------------------------------------------------------------------------------- */
 
-/* Return the version of the linked library, such as "0.1.0". Compare it with WEFT_VERSION to detect
+/* Return the version of the linked library, such as "0.2.0". Compare it with WEFT_VERSION to detect
  * a mismatch between headers and library.
  *
  * Returns a static string. Context: any thread; does not wait. */
@@ -32,12 +32,12 @@ WEFT_API const char *weft_version(void);
 
 /* --- durations -------------------------------------------------------------------------------- */
 
-/* Durations are nanoseconds in an int64_t, as weft_sleep, weft_after and all options that end in
- * _ns take them: weft_sleep(WEFT_MS(5)), weft_after(WEFT_SECONDS(2)). Whole numbers only: 1.5 s is
- * WEFT_MS(1500). With a constant argument the result is a constant expression. A duration that does
+/* Durations are nanoseconds in an int64_t, as weft_after and all options that end in _ns take
+ * them: weft_after(WEFT_SECONDS(2)). Whole numbers only: 1.5 s is WEFT_MS(1500). With a constant argument the result is a constant expression. A duration that does
  * not fit into 64 bits (292 years) overflows.
  *
- * A duration is not a deadline: a call that waits takes a point in time, weft_after(duration). */
+ * A duration is not a deadline: a call that waits takes a point in time, as in
+ * weft_sleep(weft_after(WEFT_MS(5))). */
 #define WEFT_NS(n) ((int64_t)(n))
 #define WEFT_US(n) (WEFT_NS(n) * 1000)
 #define WEFT_MS(n) (WEFT_NS(n) * 1000000)

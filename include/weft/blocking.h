@@ -81,7 +81,7 @@ WEFT_API weft_blocking_pool *weft_blocking_default(void);
  * is kept for the next wait. WEFT_STOP_ABORT of the caller's pool does not end the call either; the
  * worker's thread then blocks until fn has returned.
  * Context: any fiber or thread; waits; cancellation point only until fn starts. */
-WEFT_API int weft_blocking_call(weft_blocking_pool *pool, weft_fn fn, void *arg, void **result,
+WEFT_API int weft_blocking_call(weft_blocking_pool *pool, void **result, weft_fn fn, void *arg,
                                 int64_t deadline);
 
 /* A detachable job: the first member of the caller's own heap-allocated struct. */

@@ -15,7 +15,7 @@
  *   shares          another view of the same storage; both must be freed
  *
  * Bytes may be written only while the view is the only one of its storage (weft_buf_is_writable);
- * weft_buf_unshare ensures that. Views of one storage may be read and freed on different threads
+ * weft_buf_copy makes a writable copy. Views of one storage may be read and freed on different threads
  * concurrently; a single view may not.
  *
  * Storage comes from pools of size classes, 128 bytes to 4 MiB in powers of two; larger buffers
@@ -88,16 +88,10 @@ WEFT_API weft_buf *weft_buf_share(const weft_buf *buf);
  * Returns true if the bytes may be written.
  * Context: the view's owner; does not wait. */
 WEFT_API bool weft_buf_is_writable(const weft_buf *buf);
-/* Make a buffer writable, copying the bytes if the storage is shared or wrapped. Takes buf.
- * Returns an owned writable buffer with the same bytes, either buf itself or a copy; NULL if memory
- * runs out, and then buf is still the caller's.
- * Context: the view's owner; does not wait. */
-WEFT_API weft_buf *weft_buf_unshare(weft_buf *buf);
 
-/* Read how many bytes the view can grow at the front (headroom) or at the end (tailroom).
+/* Read how many bytes the view can grow at the end.
  * Returns the number of bytes; 0 while the view is not writable.
  * Context: the view's owner; does not wait. */
-WEFT_API size_t weft_buf_headroom(const weft_buf *buf);
 WEFT_API size_t weft_buf_tailroom(const weft_buf *buf);
 /* Grow the view by n bytes at the front, e.g. for a header that is written last. More than the
  * headroom stops the program.
@@ -144,20 +138,10 @@ WEFT_API void weft_bufs_join(weft_bufs *chain, weft_bufs *from);
  * Returns the buffer, owned; NULL if the chain is empty.
  * Context: the chain's owner; does not wait. */
 WEFT_API weft_buf *weft_bufs_shift(weft_bufs *chain);
-/* Move everything after the first `at` bytes to the end of `tail`. A buffer that spans the cut is
- * shared between both chains. at > chain->bytes stops the program.
- * Returns 0; -ENOMEM, and then nothing has changed.
- * Context: the chain's owner; does not wait. */
-WEFT_API int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail);
-/* Drop n bytes at the front (consume) or at the end (trim), and free the buffers that become empty.
- * n > chain->bytes stops the program.
+/* Drop n bytes at the front, and free the buffers that become empty. n > chain->bytes stops the
+ * program.
  * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_consume(weft_bufs *chain, size_t n);
-WEFT_API void weft_bufs_trim(weft_bufs *chain, size_t n);
-/* Append views of all buffers of `from` to `chain`: borrows from, shares its storage.
- * Returns 0; -ENOMEM, and then nothing has changed.
- * Context: the chain's owner; does not wait. */
-WEFT_API int weft_bufs_share(weft_bufs *chain, const weft_bufs *from);
 /* Make the first n bytes contiguous in one buffer, e.g. for a parser; copies only if needed. n >
  * chain->bytes stops the program.
  * Returns 0; -ENOMEM, and then nothing has changed.
@@ -172,16 +156,6 @@ WEFT_API size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, si
  * Returns the number of entries.
  * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max);
-/* Fill up to `max` iovec entries with the free space after the last byte, for readv: the tailroom
- * of the last non-empty buffer, then that of the empty buffers after it. The entries borrow from
- * the chain.
- * Returns the number of entries.
- * Context: the chain's owner; does not wait. */
-WEFT_API int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max);
-/* Record that n bytes were written into the space reported by weft_bufs_tailroom_iovec, from its
- * beginning. More than there is space for stops the program. Context: the chain's owner; does not
- * wait. */
-WEFT_API void weft_bufs_commit(weft_bufs *chain, size_t n);
 /* Free all buffers of the chain; the chain is empty afterwards.
  * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_free(weft_bufs *chain);
@@ -201,12 +175,6 @@ struct weft_buf_limits {
  * call.
  * Context: any thread; does not wait. */
 WEFT_API void weft_buf_set_limits(const struct weft_buf_limits *limits);
-
-/* Free all kept memory to the system: immediately for the shared pool and the calling worker's
- * cache; the other workers free theirs at their next tick or before they sleep.
- * Returns the number of bytes that this call freed itself.
- * Context: any thread; does not wait. */
-WEFT_API size_t weft_buf_trim_pools(void);
 
 /* Two header classes (slices, wrapped memory), 128 bytes .. 4 MiB, and larger buffers. */
 #define WEFT_BUF_CLASSES 19

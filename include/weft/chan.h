@@ -83,12 +83,10 @@ WEFT_API void weft_chan_close(weft_chan *chan);
  * Context: any thread; does not wait. */
 WEFT_API bool weft_chan_is_closed(const weft_chan *chan);
 
-/* Read the number of buffered items (length), or the most items the buffer can grow to hold
- * (capacity).
- * Returns the number; a length may be out of date when the call returns.
- * Context: any thread; do not wait. */
+/* Read the number of buffered items.
+ * Returns the number, which may be out of date when the call returns.
+ * Context: any thread; does not wait. */
 WEFT_API size_t weft_chan_length(const weft_chan *chan);
-WEFT_API size_t weft_chan_capacity(const weft_chan *chan);
 
 /* --- select --------------------------------------------------------------------------------- */
 

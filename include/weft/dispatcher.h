@@ -64,7 +64,7 @@ struct weft_dispatcher_opts {
     int64_t hog_ns;    /* as in weft_pool_opts */
     bool deadlock_off; /* as in weft_pool_opts */
     enum weft_overdue on_overdue;
-    bool order_hash; /* maintain weft_dispatcher_order_hash */
+    bool order_hash; /* maintain order_hash of weft_dispatcher_stats */
     /* Receives the perf events of this dispatcher only (weft/perf.h) until the dispatcher is
      * destroyed; copied, and its `pool` is ignored. Default: no receiver. */
     const struct weft_perf *perf;
@@ -121,8 +121,8 @@ WEFT_API int64_t weft_dispatcher_next_deadline(weft_dispatcher *dispatcher);
  * function and all fibers wait forever as in weft_dispatcher_run; -ECANCELED, -EINTR if the waiting
  * fiber was cancelled or interrupted.
  * Context: any thread but the dispatcher's own; waits; a cancellation point. */
-WEFT_API int weft_dispatcher_stop(weft_dispatcher *dispatcher, int64_t deadline, const char **late,
-                                  size_t max);
+WEFT_API int weft_dispatcher_stop(weft_dispatcher *dispatcher, const char **late, size_t max,
+                                  int64_t deadline);
 
 /* Begin a stop without waiting for it: ask all groups to stop and refuse new groups.
  *
@@ -151,19 +151,16 @@ WEFT_API const char *weft_dispatcher_name(const weft_dispatcher *dispatcher);
  * Context: any thread; does not wait. */
 WEFT_API weft_pool *weft_dispatcher_pool(const weft_dispatcher *dispatcher);
 
-/* Return a hash of the order in which fibers have run so far. A fiber is identified by its group
- * and its start number, so two runs with the same hash ran in the same order.
- *
- * Returns 0 without the option `order_hash`.
- * Context: any thread; does not wait. */
-WEFT_API uint64_t weft_dispatcher_order_hash(const weft_dispatcher *dispatcher);
-
 struct weft_dispatcher_stats {
     uint64_t rounds;             /* rounds run */
     uint64_t executed;           /* times a fiber ran */
     uint64_t sleeps;             /* times the thread blocked */
     uint64_t wakes;              /* times another thread unblocked it */
     unsigned groups, unfinished; /* groups not destroyed, and how many of them have not finished */
+    /* A hash of the order in which fibers have run so far; 0 without the option `order_hash`. A fiber
+     * is identified by its group and its start number, so two runs with the same hash ran in the
+     * same order. */
+    uint64_t order_hash;
 };
 
 /* Fill in *out. Each number is read separately, so the numbers may be from different moments.
@@ -234,7 +231,7 @@ WEFT_API int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, vo
  *
  * Returns 0 if fn was called or will be called; -ESHUTDOWN if the group has finished; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg);
+WEFT_API int weft_group_post(weft_group *group, weft_void_fn fn, void *arg);
 
 /* A posted function in the caller's memory. The group owns the memory until it calls fn. */
 struct weft_post {
@@ -351,7 +348,7 @@ WEFT_API int weft_group_dump(weft_group *group, FILE *out, const struct weft_dum
  */
 
 /* Returns 0 and may set *value (initially NULL), or returns a negative errno. */
-typedef int (*weft_work_fn)(void *arg, void **value);
+typedef int (*weft_result_fn)(void *arg, void **result);
 
 /* Run fn(arg) in a new fiber of the group.
  *
@@ -360,7 +357,7 @@ typedef int (*weft_work_fn)(void *arg, void **value);
  * Returns 0; -EINVAL if fn is NULL; -ESHUTDOWN if the group has finished; -EAGAIN, -ENOMEM as
  * weft_group_spawn. After an error fn does not run.
  * Context: any thread; does not wait. */
-WEFT_API int weft_group_call(weft_group *group, weft_future **out, weft_work_fn fn, void *arg);
+WEFT_API int weft_group_call(weft_group *group, weft_future **out, weft_result_fn fn, void *arg);
 
 typedef struct weft_schedule weft_schedule;
 
@@ -387,8 +384,8 @@ struct weft_schedule_opts {
  * out: if not NULL, receives an owned reference; release it with weft_schedule_unref.
  * Returns 0; -EINVAL for bad options; otherwise the errors of weft_group_call.
  * Context: any thread; does not wait. */
-WEFT_API int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn, void *arg,
-                                 const struct weft_schedule_opts *opts);
+WEFT_API int weft_group_schedule(weft_group *group, weft_schedule **out, weft_result_fn fn,
+                                 void *arg, const struct weft_schedule_opts *opts);
 
 /* Cancel a schedule. A run that has begun completes.
  *
@@ -403,7 +400,7 @@ WEFT_API int weft_schedule_cancel(weft_schedule *schedule);
  * schedule's own.
  *
  * Context: any thread; does not wait. */
-WEFT_API weft_future *weft_schedule_over(weft_schedule *schedule);
+WEFT_API weft_future *weft_schedule_finished(weft_schedule *schedule);
 
 struct weft_schedule_stats {
     uint64_t runs;     /* completed runs */

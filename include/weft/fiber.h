@@ -32,8 +32,12 @@ typedef struct weft_group weft_group; /* <weft/dispatcher.h> */
 typedef uint64_t weft_fiber;
 #define WEFT_NO_FIBER ((weft_fiber)0)
 
-/* A fiber's function. weft_join returns its return value. */
+/* A function that Weft runs, with its argument. weft_fn is a fiber's function: weft_join returns
+ * its return value. A function whose result matters differently has another type: weft_void_fn
+ * returns nothing; weft_int_fn returns success (>= 0) or a negative errno. */
 typedef void *(*weft_fn)(void *arg);
+typedef void (*weft_void_fn)(void *arg);
+typedef int (*weft_int_fn)(void *arg);
 
 struct weft_fiber_opts {
     const char *name;   /* copied, truncated to 15 bytes; default: none */
@@ -140,12 +144,11 @@ WEFT_API int weft_fiber_park(int64_t deadline);
  * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_unpark(weft_fiber fiber);
 
-/* Suspend the caller until the deadline, or for `ns` nanoseconds. Never wakes early.
+/* Suspend the caller until the deadline: weft_sleep(weft_after(WEFT_MS(5))). Never wakes early.
  *
- * Returns 0 when the time has passed; -ECANCELED, -EINTR.
+ * Returns 0 when the time has come, at once for a deadline in the past; -ECANCELED, -EINTR.
  * Context: any thread (a plain thread sleeps); waits; a cancellation point. */
-WEFT_API int weft_sleep_until(int64_t deadline);
-WEFT_API int weft_sleep(int64_t ns);
+WEFT_API int weft_sleep(int64_t deadline);
 
 /* Cancel a fiber: from now until the fiber ends, every wait it is in or begins returns -ECANCELED.
  * Calls that complete without waiting still succeed, as do calls with deadline 0, which only try.
@@ -248,7 +251,7 @@ WEFT_API int weft_fiber_set_name(const char *name);
  * Context: create from any thread, set and get from a fiber; a bad key is a caller's bug; do not
  * wait. */
 typedef unsigned weft_fiber_key;
-WEFT_API int weft_fiber_key_create(weft_fiber_key *out, void (*destructor)(void *value));
+WEFT_API int weft_fiber_key_create(weft_fiber_key *out, weft_void_fn destructor);
 WEFT_API int weft_fiber_set_local(weft_fiber_key key, void *value);
 WEFT_API void *weft_fiber_get_local(weft_fiber_key key);
 
@@ -265,8 +268,7 @@ struct weft_fiber_cleanup {
  * ends with weft_fiber_exit or after weft_fiber_cleanup_pop. To return from a frame whose node is
  * still pushed is a caller's bug.
  * Context: fiber only; does not wait. */
-WEFT_API void weft_fiber_cleanup_push(struct weft_fiber_cleanup *node, void (*fn)(void *arg),
-                                      void *arg);
+WEFT_API void weft_fiber_cleanup_push(struct weft_fiber_cleanup *node, weft_void_fn fn, void *arg);
 /* Pop the top cleanup, which must be `node`, and run it if `run` is true.
  *
  * Context: fiber only; waits only if the cleanup does. */
@@ -283,7 +285,7 @@ WEFT_API void weft_fiber_exit(void *result) __attribute__((noreturn));
 
 /* Migration: moving a running or parked fiber to another pool or worker, for good
  * (weft_fiber_migrate, weft_fiber_unpark_on), for a scope (struct weft_migration) or for one call
- * (weft_call_on). For code that must run on a certain thread or pool. */
+ * (weft_pool_call). For code that must run on a certain thread or pool. */
 
 /* Move the calling fiber to `pool`, bound to `worker` or to none (WEFT_ANY_WORKER). A no-op if the
  * fiber is there already.
@@ -333,11 +335,16 @@ WEFT_API void weft_migration_leave(struct weft_migration *migration);
  * dispatcher's group cannot migrate: it waits while fn runs in a new fiber of `pool`, and a cancel
  * or an interrupt of the waiting fiber is forwarded to the new one.
  *
- * result: receives fn's return value; may be NULL.
- * Returns 0; -EINVAL or -EPERM for a dispatcher's pool; other errors as weft_fiber_migrate and
- * weft_pool_spawn. fn has not run after an error.
+ * result: receives fn's return value; may be NULL. deadline: for the start of fn; a call whose fn
+ * has started waits until fn has returned. A fiber that migrates notices a deadline that has passed
+ * when it arrives.
+ * Returns 0. Every error means that fn did not run and will not: -ETIMEDOUT if fn did not start
+ * before the deadline; -EDEADLK if nothing can run fn, because the caller itself would have to;
+ * -EINVAL or -EPERM for a dispatcher's pool; other errors as weft_fiber_migrate and
+ * weft_pool_spawn.
  * Context: any thread; waits; fn's waits are cancellation points, the moves are not. */
-WEFT_API int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result);
+WEFT_API int weft_pool_call(weft_pool *pool, void **result, int worker, weft_fn fn, void *arg,
+                            int64_t deadline);
 
 WEFT_END_DECLS
 #endif

@@ -39,15 +39,12 @@ struct statx;
 
 /* Open a file. flags: as for open(2), O_CLOEXEC is always added; mode: for a file that is created.
  * A FIFO, a terminal or a device is opened without waiting for its other end (-ENXIO: opened for
- * writing, and there is no reader).
+ * writing, and there is no reader). `resolve` (RESOLVE_BENEATH ... of <linux/openat2.h>) restricts
+ * how the path is resolved; 0: no restriction.
  *
- * Returns an owned descriptor, to be closed with weft_close; or the errno of open(2).
- * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_open(const char *path, int flags, mode_t mode, int64_t deadline);
-/* Open a file relative to a directory. `resolve` (RESOLVE_BENEATH ... of <linux/openat2.h>)
- * restricts how the path is resolved; 0: no restriction.
- *
- * Returns an owned descriptor; -EXDEV, -ELOOP if the path violates `resolve`; -ENOSYS if `resolve`
+ * In this and the following calls `dir` is the directory that a relative path begins at; AT_FDCWD:
+ * the working directory.
+ * Returns an owned descriptor, to be closed with weft_close; -EXDEV, -ELOOP if the path violates `resolve`; -ENOSYS if `resolve`
  * is not 0 and the kernel has no openat2; or the errno of open(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t resolve,
@@ -70,20 +67,18 @@ WEFT_API ssize_t weft_pwrite(int fd, const void *buf, size_t n, int64_t offset, 
 WEFT_API ssize_t weft_pwritev(int fd, const struct iovec *iov, int count, int64_t offset,
                               int64_t deadline);
 
-/* Flush a file to the disk (weft_fdatasync: only the data and what is needed to read it back), or
- * set its length.
+/* Flush a file to the disk. data_only: only the data and what is needed to read it back, as
+ * fdatasync(2).
  *
  * Returns 0 or the errno of the system call.
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_fsync(int fd, int64_t deadline);
-WEFT_API int weft_fdatasync(int fd, int64_t deadline);
+WEFT_API int weft_fsync(int fd, bool data_only, int64_t deadline);
+/* Set the length of a file.
+ *
+ * Returns 0 or the errno of ftruncate(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_ftruncate(int fd, int64_t length, int64_t deadline);
 
-/* Get the status of a path, as statx(2) does with STATX_BASIC_STATS.
- *
- * Returns 0 and the status in *out; or the errno of statx(2).
- * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_stat(const char *path, struct statx *out, int64_t deadline);
 /* Get the status of an open descriptor, as statx(2) does with STATX_BASIC_STATS.
  *
  * Returns 0 and the status in *out; -EBADF; or the errno of statx(2).
@@ -94,36 +89,26 @@ WEFT_API int weft_fstat(int fd, struct statx *out, int64_t deadline);
  *
  * Returns 0 and the status in *out; or the errno of statx(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_stat_at(int dir, const char *path, int flags, unsigned mask, struct statx *out,
+WEFT_API int weft_stat_at(int dir, struct statx *out, const char *path, int flags, unsigned mask,
                           int64_t deadline);
 
-/* Rename a file, replacing any file at `to`.
- *
- * Returns 0 or the errno of rename(2).
- * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_rename(const char *from, const char *to, int64_t deadline);
-/* Rename a file. flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. `to_dir` must stay open during the
+/* Rename a file; a file at `to` is replaced. flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. `to_dir` must stay open during the
  * call.
  *
  * Returns 0 or the errno of renameat2(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_rename_at(int dir, const char *from, int to_dir, const char *to, unsigned flags,
                             int64_t deadline);
-/* Remove a file.
- *
- * Returns 0 or the errno of unlink(2).
- * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_unlink(const char *path, int64_t deadline);
+
 /* Remove a file. flags: AT_REMOVEDIR for a directory, or 0.
  *
  * Returns 0 or the errno of unlinkat(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_unlink_at(int dir, const char *path, int flags, int64_t deadline);
-/* Create a directory, relative to the working directory or to `dir`.
+/* Create a directory.
  *
  * Returns 0 or the errno of mkdirat(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
-WEFT_API int weft_mkdir(const char *path, mode_t mode, int64_t deadline);
 WEFT_API int weft_mkdir_at(int dir, const char *path, mode_t mode, int64_t deadline);
 
 /* --- path watches --------------------------------------------------------------------------- */

@@ -132,13 +132,13 @@ WEFT_API void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *k
  * bytes: the size of the program's struct; the bytes after the weft_frame are zeroed.
  * Returns the frame; NULL if there is no memory.
  * Context: any thread; does not wait. */
-WEFT_API weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes);
+WEFT_API weft_frame *weft_frame_create(const struct weft_frame_kind *kind, size_t bytes);
 
-/* Free a frame of weft_frame_new that was never called or spawned. NULL is ignored. Stops the
+/* Free a frame of weft_frame_create that was never called or spawned. NULL is ignored. Stops the
  * program if the frame is in use.
  *
  * Context: any thread; does not wait. */
-WEFT_API void weft_frame_free(weft_frame *frame);
+WEFT_API void weft_frame_destroy(weft_frame *frame);
 
 /* --- fibers ----------------------------------------------------------------------------- */
 
@@ -377,7 +377,7 @@ WEFT_API enum weft_step weft_frame_await_rwlock_read(weft_frame *frame, struct w
                                                      const struct weft_resume_point *then);
 
 /* Lock the rwlock for writing, as weft_rwlock_write does; weft_rwlock_write_unlock in a later step
- * unlocks it. The frame fiber is the writer that weft_rwlock_writer and dumps name.
+ * unlocks it. The frame fiber is the writer that dumps name.
  *
  * Returns and throws as weft_frame_await_mutex.
  * Context: a step of `frame`; suspends the fiber unless the lock is free; a cancellation point
@@ -446,8 +446,8 @@ WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait 
                                             int events, int64_t deadline,
                                             const struct weft_resume_point *then);
 
-/* Close a scope that a step of this fiber opened: got.status is the status that weft_scope_close
- * returns, also after a cancel or an interrupt; nothing is thrown. If the scope is part of a frame,
+/* Close a scope that a step of this fiber opened; at the deadline its children are cancelled:
+ * got.status is the status that weft_scope_close returns, also after a cancel or an interrupt; nothing is thrown. If the scope is part of a frame,
  * the frame must close it before it is left; its `finally` can. weft_scope_deadline returns the
  * deadline of the scopes around the fiber.
  *
@@ -455,7 +455,7 @@ WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait 
  * Context: a step of `frame`; suspends the fiber until all children have ended; a cancel or
  * interrupt cancels the children and does not shorten the wait for them. */
 WEFT_API enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait,
-                                               weft_scope *scope,
+                                               weft_scope *scope, int64_t deadline,
                                                const struct weft_resume_point *then);
 
 /* Wait for the first of n cases (1 .. 64), as weft_select does, with n wait records; got.status is

@@ -65,7 +65,7 @@ WEFT_API int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *a
  * -EINTR: the call is abandoned, a function that has begun runs to its end, a function that has not
  * begun never runs. With an inline pool the deadline applies to admission only.
  * Context: any thread or fiber; waits; cancellation point. */
-WEFT_API int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output,
+WEFT_API int weft_funcpool_call(weft_funcpool *pool, weft_buf **output, weft_buf *input,
                                 int64_t deadline);
 
 /* Stop the pool: refuse new calls and calls that wait for admission, and wait until the admitted

@@ -94,13 +94,13 @@ WEFT_API int weft_future_map(weft_future *future, weft_future **out, weft_future
  * future.
  * Returns 0 and an owned future in *out; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_future_all(weft_future *const *futures, size_t n, weft_future **out);
+WEFT_API int weft_future_all(weft_future **out, weft_future *const *futures, size_t n);
 
 /* Derive a future that completes with the first value of n futures, or fails with the last error
  * when all n have failed.
  * Returns 0 and an owned future in *out; -EINVAL if n is 0; -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_future_any(weft_future *const *futures, size_t n, weft_future **out);
+WEFT_API int weft_future_any(weft_future **out, weft_future *const *futures, size_t n);
 
 /* Find which input decided a future made by weft_future_all or weft_future_any.
  * Returns the index of that input; -1 if all inputs together decided it, or no input did.

@@ -55,24 +55,5 @@ WEFT_API bool weft_hook_enable_thread(bool on);
  * Context: any thread; does not wait. */
 WEFT_API int64_t weft_hook_connect_timeout(int64_t ns);
 
-/* Record that libweft-hook.so has been loaded. For libweft-hook.so only.
- *
- * Context: any thread; does not wait. */
-WEFT_API void weft_hook_attach(void);
-
-/* Check whether the call is hooked, and bind the fiber to its worker if it is. For libweft-hook.so
- * only.
- *
- * Returns true if the call is hooked and the fiber is bound.
- * Context: any thread; does not wait. */
-WEFT_API bool weft_hook_enter(void);
-
-/* Report whether the caller may wait: it is a fiber on its own stack or a plain thread, not a
- * callback or a step on a worker. For libweft-hook.so only.
- *
- * Returns true if it may.
- * Context: any thread; does not wait. */
-WEFT_API bool weft_hook_can_wait(void);
-
 WEFT_END_DECLS
 #endif

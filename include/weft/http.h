@@ -7,7 +7,7 @@
  *
  *     weft_http_server_create(&server, &(struct weft_http_server_opts){.pool = pool});
  *     weft_http_server_route(server, "GET", "/hello", hello, NULL, NULL);
- *     weft_http_server_listen(server, "127.0.0.1:0", NULL);
+ *     weft_http_server_listen(server, NULL, "127.0.0.1:0");
  *     ...
  *     weft_http_server_stop(server, weft_after(WEFT_SECONDS(10)));
  *     weft_http_server_destroy(server);
@@ -175,8 +175,8 @@ WEFT_API int weft_http_server_route(weft_http_server *server, const char *method
  * of weft_listen. -EADDRINUSE also if another server listens there with SO_REUSEPORT.
  * Context: any fiber or thread; may wait up to 1 s while the address is in use; cancellation point
  * if it waits. */
-WEFT_API int weft_http_server_listen(weft_http_server *server, const char *address,
-                                     struct weft_addr *bound);
+WEFT_API int weft_http_server_listen(weft_http_server *server, struct weft_addr *bound,
+                                     const char *address);
 
 /* Stop the server gracefully. No request is lost if its client pauses for less than grace_ns
  * between requests.
@@ -261,21 +261,22 @@ WEFT_API struct weft_http_text weft_http_get_header(const weft_http *req, const 
 /* Return the parsed header, and in *data the bytes that its spans refer to. Both valid until the
  * handler returns. Context: as above. */
 WEFT_API const weft_http_head *weft_http_request_head(const weft_http *req, const char **data);
-/* Return the client's address, and the server that serves the request; borrowed until the handler
- * returns. Context: the handler's fiber; does not wait. */
+/* Return the client's address, borrowed until the handler returns. Context: the handler's fiber; does
+ * not wait. */
 WEFT_API const struct weft_addr *weft_http_peer(const weft_http *req);
-WEFT_API weft_http_server *weft_http_server_of(const weft_http *req);
 
 /* Read up to n bytes of the request body into buf.
  *
  * The first call sends "100 Continue" if the client waits for it. The server discards what a
  * handler leaves unread.
- * Returns the number of bytes; 0 at the end of the body; -ETIMEDOUT if the client is too slow;
- * -EMSGSIZE beyond the limit; -EBADMSG for malformed chunks; -ECONNRESET if the client closed
- * before the end; -ECANCELED, -EINTR: may be called again. The other errors are final: return them
+ * deadline: for this call; the server's own limits for slow bodies hold as well.
+ * Returns the number of bytes; 0 at the end of the body; -ETIMEDOUT at the deadline, or if the
+ * client is too slow; -EMSGSIZE beyond the limit; -EBADMSG for malformed chunks; -ECONNRESET if the client closed
+ * before the end; -ECANCELED, -EINTR, and
+ * -ETIMEDOUT before the server's own limit: may be called again. The other errors are final: return them
  * from the handler.
  * Context: the handler's fiber; may wait; cancellation point. */
-WEFT_API ssize_t weft_http_read(weft_http *req, void *buf, size_t n);
+WEFT_API ssize_t weft_http_read(weft_http *req, void *buf, size_t n, int64_t deadline);
 
 /* --- the response ---------------------------------------------------------------------------- */
 
@@ -312,25 +313,23 @@ WEFT_API int weft_http_set_header(weft_http *req, const char *name, const char *
  * Context: the handler's fiber, on its own worker; does not wait. */
 WEFT_API int weft_http_set_content_length(weft_http *req, uint64_t n);
 /* Write a part of the body. Small parts are buffered; weft_http_flush sends the buffer now.
- * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), too slow (-ETIMEDOUT),
- * or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
+ * deadline: for this call; the server's own limits for slow readers hold as well.
+ * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), the deadline came or the
+ * client is too slow (-ETIMEDOUT), or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
  * may return.
  * Context: as weft_http_begin_response. */
-WEFT_API int weft_http_write(weft_http *req, const void *buf, size_t n);
+WEFT_API int weft_http_write(weft_http *req, const void *buf, size_t n, int64_t deadline);
 /* Send the buffered bytes.
  * Returns as weft_http_write.
  * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
-WEFT_API int weft_http_flush(weft_http *req);
+WEFT_API int weft_http_flush(weft_http *req, int64_t deadline);
 /* Send n bytes of a file, starting at `offset`, as a part of the body. fd: an open regular file;
  * borrowed for the call. weft_http_set_content_length must have been called.
  * Returns 0; -ENODATA if the file is shorter; otherwise as weft_http_write. An error aborts the
  * connection.
  * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
-WEFT_API int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n);
-/* Report whether this request's response has begun.
- * Returns true after weft_http_begin_response or weft_http_respond.
- * Context: the handler's fiber; does not wait. */
-WEFT_API bool weft_http_has_begun(const weft_http *req);
+WEFT_API int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n,
+                                 int64_t deadline);
 
 /* --- files ----------------------------------------------------------------------------------- */
 
@@ -370,10 +369,6 @@ WEFT_API void weft_http_files_close(weft_http_files *files);
  * servers may share one object. The caches belong to the pool that serves from the object first;
  * servers on other pools open each file again. Returns and Context: as weft_http_fn. */
 WEFT_API int weft_http_files_serve(weft_http *req, void *files);
-
-/* Return the content type for a file name, by its extension; a static string. Context: any thread;
- * does not wait. */
-WEFT_API const char *weft_http_content_type(const char *name);
 
 WEFT_END_DECLS
 #endif

@@ -131,7 +131,7 @@ WEFT_API void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out);
  *
  * Returns 0; -EINVAL if there is no such worker.
  * Context: any thread; does not wait. */
-WEFT_API int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats *out);
+WEFT_API int weft_worker_stats(weft_pool *pool, struct weft_worker_stats *out, unsigned worker);
 
 struct weft_fiber_info {
     weft_fiber fiber;
@@ -173,12 +173,12 @@ struct weft_memory_stats {
  * Context: any thread; does not wait. */
 WEFT_API void weft_memory_stats(struct weft_memory_stats *out);
 
-/* Return the pages of idle stacks to the kernel, except the few stacks (up to 32 of a size) that
- * each worker keeps in its cache.
+/* Return memory that is kept for reuse to the kernel: the pages of idle stacks, except the few
+ * stacks (up to 32 of a size) that each worker keeps in its cache, and pooled buffers. The other
+ * workers free their buffers at their next tick or before they sleep.
  *
- * Returns the number of stacks trimmed.
  * Context: any thread; does not wait. */
-WEFT_API size_t weft_stack_trim(void);
+WEFT_API void weft_memory_trim(void);
 
 /* Switch the trace ring on or off. The ring holds the last 1024 scheduling events of each worker;
  * it costs one predicted branch per event while it is off, as it is at first.
@@ -247,7 +247,7 @@ WEFT_API void weft_on_report(weft_report_fn fn, void *arg);
  * out: NULL to count only.
  * Returns the number of cycles.
  * Context: any thread; does not wait. */
-WEFT_API size_t weft_find_cycles(FILE *out);
+WEFT_API size_t weft_wait_cycles_dump(FILE *out);
 
 /* What could still wake a fiber when the watchdog last found all workers asleep. */
 enum weft_wake_source {
@@ -257,11 +257,6 @@ enum weft_wake_source {
     WEFT_WAKE_SOURCE_EXTERNAL,  /* fibers wait, and there is an external wake source */
     WEFT_WAKE_SOURCE_DEADLOCK,  /* fibers wait forever */
 };
-
-/* Return the name of the constant, as dumps show it.
- *
- * Context: any thread; does not wait. */
-WEFT_API const char *weft_wake_source_name(enum weft_wake_source wake_source);
 
 struct weft_watchdog_stats {
     uint64_t cycles, deadlocks, hogs; /* reported so far */

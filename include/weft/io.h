@@ -58,15 +58,6 @@ WEFT_API ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t
 WEFT_API int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline);
 WEFT_API int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline);
 
-/* Read or write the whole of several buffers, up to 1024. The vector is not modified.
- *
- * Returns as weft_read_full and weft_write_all; -EINVAL if count is negative or above 1024.
- * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_readv_full(int fd, const struct iovec *iov, int count, size_t *done,
-                             int64_t deadline);
-WEFT_API int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done,
-                             int64_t deadline);
-
 /* Receive from or send to a socket, as weft_read and weft_write do, with flags.
  *   recv: MSG_PEEK leaves the data in the socket; MSG_TRUNC discards the data on TCP, and returns
  *     the full length of a datagram on other sockets

@@ -15,8 +15,8 @@ WEFT_BEGIN_DECLS
  *
  *     weft_loop *loop;
  *     weft_loop_create(&loop, NULL);
- *     weft_watch_add(&watch, loop, fd, WEFT_READABLE, on_ready, NULL);
- *     weft_op_recv(&op, fd, buf, sizeof buf, 0);
+ *     weft_watch_add(loop, &watch, fd, WEFT_READABLE, on_ready, NULL);
+ *     weft_op_read(&op, fd, buf, sizeof buf, -1, 0);
  *     weft_loop_run(loop);
  *
  * A loop is used by one thread at a time; only stop and post may be called by any thread, at any
@@ -84,7 +84,7 @@ WEFT_API void weft_loop_stop(weft_loop *loop);
  *
  * Returns 0 or -ENOMEM.
  * Context: any thread; does not wait. */
-WEFT_API int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg);
+WEFT_API int weft_loop_post(weft_loop *loop, weft_void_fn fn, void *arg);
 
 /* Embed the loop in another event loop: call weft_loop_turn(loop, 0) whenever the descriptor
  * returned by weft_loop_fd is readable, and at the latest at the time returned by
@@ -169,7 +169,7 @@ typedef void (*weft_watch_fn)(weft_watch *watch, int fd, int events, void *arg);
  * and directories, which have no readiness; -EBUSY if another loop or a pool uses the descriptor;
  * -ENOMEM.
  * Context: the loop's thread; does not wait. */
-WEFT_API int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
+WEFT_API int weft_watch_add(weft_loop *loop, weft_watch **out, int fd, int events, weft_watch_fn fn,
                             void *arg);
 /* Change the events that a watch wants. With no events the watch is paused.
  *
@@ -267,7 +267,10 @@ WEFT_API int weft_pool_watch_cancel_all(weft_pool *pool, int fd);
 
 /* An operation, in the caller's memory. */
 typedef struct weft_op {
-    uint64_t weft_private[32]; /* private */
+    int64_t result; /* of the most recent delivery: the value that a handler gets */
+    void *arg;      /* the `arg` of weft_op_init */
+    /* private */
+    uint64_t weft_private[32];
 } weft_op;
 
 typedef void (*weft_op_fn)(weft_op *op, int64_t result, void *arg);
@@ -277,31 +280,18 @@ typedef void (*weft_op_fn)(weft_op *op, int64_t result, void *arg);
  *
  * Context: the loop's thread; does not wait. */
 WEFT_API void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg);
-/* Get the argument of an operation.
- *
- * Returns the `arg` given to weft_op_init.
- * Context: the loop's thread; does not wait. */
-WEFT_API void *weft_op_arg(const weft_op *op);
-/* Get the result of the operation's most recent delivery.
- *
- * Returns the value that a handler gets as its `result`.
- * Context: the loop's thread; does not wait. */
-WEFT_API int64_t weft_op_result(const weft_op *op);
 
 /* Start a read or a write on any descriptor. offset: the position in a file; -1: the current
- * position, and for every descriptor that is not a file. An operation on a regular file is
- * uninterruptible: a cancel does not end it once it has begun.
+ * position, and for every descriptor that is not a file. flags: for a socket, as for recv(2) and
+ * send(2); 0 for anything else. An operation on a regular file is uninterruptible: a cancel does
+ * not end it once it has begun.
  *
- * Returns 0; -EINVAL if offset is less than -1; -EBADF, -ENOMEM.
+ * Returns 0; -EINVAL if offset is less than -1, or for flags without a socket; -ESPIPE for an offset
+ * with a socket; -EBADF, -ENOMEM.
  * Context: the loop's thread; does not wait. */
-WEFT_API int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset);
-WEFT_API int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset);
-/* Start a receive from or a send to a socket. flags: as for recv(2) and send(2).
- *
- * Returns 0; -EBADF, -ENOMEM.
- * Context: the loop's thread; does not wait. */
-WEFT_API int weft_op_recv(weft_op *op, int fd, void *buf, size_t n, int flags);
-WEFT_API int weft_op_send(weft_op *op, int fd, const void *buf, size_t n, int flags);
+WEFT_API int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset, int flags);
+WEFT_API int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset,
+                           int flags);
 /* Start an accept. The result is the new descriptor, non-blocking, close-on-exec and owned by the
  * caller. peer: gets the peer's address at delivery; NULL: not wanted. After a result of -EMFILE,
  * -ENFILE, -ENOBUFS or -ENOMEM, accept again only after a pause (weft_loop_timer_set): the

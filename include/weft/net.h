@@ -98,30 +98,29 @@ struct weft_listen_opts {
  * Context: any thread; waits only while it retries an address in use; cancellation point then. A
  * callback on a worker does not retry. */
 WEFT_API int weft_listen(const char *address, const struct weft_listen_opts *opts);
-WEFT_API int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *opts);
 
 /* Accept the next connection. A connection that was reset before it could be accepted is skipped.
  * When descriptors or kernel memory run out (-EMFILE, -ENFILE, -ENOBUFS, -ENOMEM), the call waits
  * until a weft_close frees a descriptor, or for a pause that grows from 1 ms to 64 ms because
  * descriptors may also be closed by other means; then it tries again. So an accept loop needs no
  * special case for exhaustion and does not spin. A listener that Weft did not create is made
- * non-blocking. weft_accept_from stores the peer's address in *peer, unless NULL.
+ * non-blocking.
+ *
+ * peer: NULL, or gets the peer's address.
  *
  * Returns an owned descriptor; -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM if the shortage lasts until
  * the deadline; or an error as in weft/io.h.
  * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_accept(int fd, int64_t deadline);
-WEFT_API int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline);
+WEFT_API int weft_accept(int fd, struct weft_addr *peer, int64_t deadline);
 
-/* Open a stream socket and connect it. `address` is numeric or a Unix path. While the
+/* Open a stream socket and connect it to this address. weft_dial connects by name or text. While the
  * backlog of a Unix listener is full, the call retries after pauses of up to 64 ms, because the
  * kernel does not report when there is space.
  *
  * Returns an owned descriptor; -EINVAL for a bad address; -ECONNREFUSED, -ENETUNREACH ...; or an
  * error as in weft/io.h. On an error nothing stays open.
  * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_connect(const char *address, int64_t deadline);
-WEFT_API int weft_connect_addr(const struct weft_addr *addr, int64_t deadline);
+WEFT_API int weft_connect(const struct weft_addr *addr, int64_t deadline);
 
 /* Create a pair of connected Unix sockets. type: SOCK_STREAM, SOCK_DGRAM or SOCK_SEQPACKET.
  *
@@ -178,15 +177,13 @@ WEFT_API int weft_set_keepalive(int fd, const struct weft_keepalive *keepalive);
  * Context: any thread; does not wait. */
 WEFT_API int weft_set_user_timeout(int fd, int ms);
 
-/* Set or get the sizes of the kernel's socket buffers; 0 leaves a size unchanged. The kernel
- * doubles the given size for its own bookkeeping and silently limits it to net.core.rmem_max and
- * wmem_max: weft_get_buffers returns the resulting, doubled sizes. Setting a size disables TCP's
- * buffer auto-tuning.
+/* Set the sizes of the kernel's socket buffers; 0 leaves a size unchanged. The kernel doubles the
+ * given size for its own bookkeeping and silently limits it to net.core.rmem_max and wmem_max.
+ * Setting a size disables TCP's buffer auto-tuning.
  *
  * Returns as above.
  * Context: any thread; does not wait. */
 WEFT_API int weft_set_buffers(int fd, int recv_bytes, int send_bytes);
-WEFT_API int weft_get_buffers(int fd, int *recv_bytes, int *send_bytes);
 
 /* Set what close does with unsent data. WEFT_LINGER_DEFAULT: the kernel keeps sending it. 0: the
  * data is discarded, and a TCP peer gets a reset. Any other number of seconds would block the
@@ -203,12 +200,6 @@ WEFT_API int weft_set_linger(int fd, int seconds);
  * Returns as above.
  * Context: any thread; does not wait. */
 WEFT_API int weft_set_busy_poll(int fd, int us);
-
-/* Get and clear the socket's pending error (SO_ERROR).
- *
- * Returns 0 if there is none, or the error as a negative errno; -EBADF, -ENOTSOCK.
- * Context: any thread; does not wait. */
-WEFT_API int weft_take_error(int fd);
 
 /* --- resolver ------------------------------------------------------------------------------- */
 
@@ -236,7 +227,7 @@ struct weft_resolve_opts {
  *   -EINVAL     an empty name, `max` 0, a bad port, or a bad option such as `servers`
  *   -ETIMEDOUT, -ECANCELED, -EINTR, -ENOMEM, -EMFILE; -ENOSYS: built without c-ares
  * Context: a fiber or a plain thread; waits; cancellation point. */
-WEFT_API int weft_resolve(const char *host, unsigned port, struct weft_addr *out, size_t max,
+WEFT_API int weft_resolve(struct weft_addr *out, size_t max, const char *host, unsigned port,
                           const struct weft_resolve_opts *opts, int64_t deadline);
 
 struct weft_dial_opts {
@@ -246,7 +237,8 @@ struct weft_dial_opts {
                         default 250 ms */
 };
 
-/* Connect to "host:port", or to an address as accepted by weft_connect. The addresses of a host are
+/* Connect to "host:port", or to a numeric address or a Unix path, as weft_addr_parse reads it. The
+ * addresses of a host are
  * tried in order, alternating IPv6 and IPv4; a further attempt starts whenever one fails or is slow
  * (RFC 8305, "Happy Eyeballs"). The first attempt that succeeds is returned, the others are closed.
  *
@@ -288,16 +280,13 @@ struct weft_datagram_opts {
  * Context: any thread; waits only while it retries an address in use; cancellation point then. A
  * callback on a worker does not retry. */
 WEFT_API int weft_datagram_open(const char *address, const struct weft_datagram_opts *opts);
-WEFT_API int weft_datagram_open_addr(const struct weft_addr *addr,
-                                     const struct weft_datagram_opts *opts);
 /* Open a datagram socket that sends to this address and receives from no other. The kernel chooses
  * its local address. On UDP, an error reported by the network (-ECONNREFUSED: no socket at the
  * peer's port) is returned by a later call.
  *
  * Returns an owned descriptor; -EINVAL for a bad address; -ENETUNREACH, -EMFILE ...
  * Context: any thread; does not wait. */
-WEFT_API int weft_datagram_connect(const char *address);
-WEFT_API int weft_datagram_connect_addr(const struct weft_addr *addr);
+WEFT_API int weft_datagram_connect(const struct weft_addr *addr);
 /* Set or change the peer of a socket; NULL disconnects it.
  *
  * Returns 0 or the errno of connect(2).

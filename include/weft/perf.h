@@ -51,11 +51,6 @@ enum weft_perf_type {
  * Returns the type; -EINVAL for a bad name; -ENOSPC if all types are in use; -ENOMEM.
  * Context: any thread, but not an event callback; does not wait. */
 WEFT_API int weft_perf_register(const char *name);
-/* Get a type's name.
- *
- * Returns a string that is never freed; NULL if there is no such type.
- * Context: any thread; does not wait. */
-WEFT_API const char *weft_perf_name(unsigned type);
 
 /* --- callbacks ------------------------------------------------------------------ */
 
@@ -158,8 +153,8 @@ struct weft_perf_stats {
  *
  * Returns 0 and the totals in *out; -ENOENT if the collector has never accepted the type.
  * Context: any thread; does not wait. */
-WEFT_API int weft_collector_read(weft_collector *collector, unsigned type,
-                                 struct weft_perf_stats *out);
+WEFT_API int weft_collector_read(weft_collector *collector, struct weft_perf_stats *out,
+                                 unsigned type);
 /* Print one line for each type with at least one event.
  *
  * Context: any thread; does not wait (except for `out`). */

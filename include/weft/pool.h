@@ -130,16 +130,18 @@ struct weft_job {
  * Context: any thread; does not wait. */
 WEFT_API int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n);
 
-/* Spawn fn(arg) and run the calling thread as worker 0 until that fiber has ended.
+/* Spawn fn(arg) and run the calling thread as worker 0 until that fiber has ended or the deadline
+ * has come.
  *
  * result: NULL, or where the fiber's result is written on success.
- * Returns 0; -EINVAL if the pool was not created with `caller` by this thread; -EBUSY if the thread
+ * Returns 0; -ETIMEDOUT at the deadline; -EINVAL if the pool was not created with `caller` by this thread; -EBUSY if the thread
  * is inside a worker loop already; -EDEADLK if the fiber can never end: every fiber of every pool
- * waits and no wake source is left (weft/inspect.h has reported the fibers). The fibers then stay
- * as they are, the first one detached; stop the pool with WEFT_STOP_CANCEL to end them. -EAGAIN,
+ * waits and no wake source is left (weft/inspect.h has reported the fibers). After
+ * -ETIMEDOUT and -EDEADLK the fibers stay as they are, the first one detached; stop the pool with
+ * WEFT_STOP_CANCEL to end them. With a deadline, a deadlock is reported as -ETIMEDOUT. -EAGAIN,
  * -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
  * Context: the creating thread only, outside of fibers; waits. */
-WEFT_API int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result);
+WEFT_API int weft_pool_run(weft_pool *pool, void **result, weft_fn fn, void *arg, int64_t deadline);
 
 /* Run the ready fibers of worker 0 until none is ready. For a thread with an event loop of its own:
  * wait until the descriptor of weft_pool_fd is readable or weft_pool_next_deadline has come, then
@@ -216,11 +218,14 @@ WEFT_API unsigned weft_pool_workers(const weft_pool *pool);
  *
  * result: NULL, or where the result of fn is written.
  * opts: NULL for defaults; borrowed for the call; `caller` is implied.
- * Returns 0; -EDEADLK as weft_pool_run: the fibers are then cancelled, and aborted a second later;
- * if some have not ended after another second, they and the pool are left as they are. Other
- * errors as weft_pool_create, weft_pool_start and weft_pool_run.
+ * deadline: usually WEFT_FOREVER; when it comes, the fibers are cancelled.
+ * Returns 0; -ETIMEDOUT if the first fiber had not ended by the deadline, -EDEADLK as
+ * weft_pool_run: the fibers are then cancelled, and aborted a second later; if some have not ended
+ * after another second, they and the pool are left as they are. Other errors as weft_pool_create,
+ * weft_pool_start, weft_pool_run and weft_pool_stop.
  * Context: a plain thread; waits. A pthread_cancel of the thread takes effect after the call. */
-WEFT_API int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *opts);
+WEFT_API int weft_run(void **result, weft_fn fn, void *arg, const struct weft_pool_opts *opts,
+                      int64_t deadline);
 
 /* Return the number of CPUs this process may use: the affinity mask, limited by the cgroup's CPU
  * quota; at least 1.
@@ -278,17 +283,17 @@ WEFT_API int weft_pool_set_submit(weft_pool_set *pools, weft_fn fn, void *arg);
 WEFT_API int weft_pool_set_spawn(weft_pool_set *pools, weft_fiber *out, weft_fn fn, void *arg,
                                  const struct weft_fiber_opts *opts);
 /* Run fn(arg) on the member that the placement rule chooses and wait for its result, as
- * weft_call_on.
+ * weft_pool_call.
  *
- * Returns 0 and the result of fn in *result, unless that is NULL; errors as weft_call_on.
+ * Returns 0 and the result of fn in *result, unless that is NULL; errors as weft_pool_call.
  * Context: any thread; waits. */
-WEFT_API int weft_pool_set_call(weft_pool_set *pools, weft_fn fn, void *arg, void **result);
-/* Return one member: the one with index i, or the one that the placement rule chooses next.
+WEFT_API int weft_pool_set_call(weft_pool_set *pools, void **result, weft_fn fn, void *arg,
+                                int64_t deadline);
+/* Return the member with index i.
  *
- * Returns a borrowed pool; weft_pool_set_member returns NULL if i is out of range.
+ * Returns a borrowed pool; NULL if i is out of range.
  * Context: any thread; does not wait. */
 WEFT_API weft_pool *weft_pool_set_member(weft_pool_set *pools, unsigned i);
-WEFT_API weft_pool *weft_pool_set_next(weft_pool_set *pools);
 /* Return the number of members.
  *
  * Context: any thread; does not wait. */

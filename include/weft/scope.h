@@ -5,7 +5,7 @@
  *     weft_scope_open(&scope, &opts);
  *     weft_scope_spawn(&scope, NULL, fetch, &a, NULL);
  *     weft_scope_spawn(&scope, NULL, fetch, &b, NULL);
- *     err = weft_scope_close(&scope);
+ *     err = weft_scope_close(&scope, WEFT_FOREVER);
  *
  * A scope lives in the memory of its opener, a fiber or a plain thread. The opener closes it, the
  * innermost scope first. close returns only when the last child has ended: if the parent is
@@ -59,7 +59,7 @@ WEFT_API int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *op
  * Returns 0; -ECANCELED if the scope is cancelled, -ETIMEDOUT if its deadline has passed; -EINVAL
  * if fn is NULL; otherwise as weft_pool_spawn.
  * Context: the parent or a child, also while the parent is in close; does not wait. */
-WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
+WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fiber *out, weft_int_fn fn, void *arg,
                               const struct weft_fiber_opts *opts);
 
 /* Cancel the scope and all its children.
@@ -70,15 +70,16 @@ WEFT_API void weft_scope_cancel(weft_scope *scope);
  * Context: any thread that knows the scope is still open; does not wait. */
 WEFT_API bool weft_scope_is_cancelled(weft_scope *scope);
 
-/* Wait until every child has ended, and end the scope. Stops the program if the caller is not the
- * opener, or if a scope that was opened later is still open.
- * Returns the first of these that happened: the failure of a child; -ETIMEDOUT if the deadline
- * passed while children were running; -ECANCELED or -EINTR if the parent was cancelled or
+/* Wait until every child has ended, and end the scope. When the deadline comes, or the scope's own if
+ * that is earlier, the children are cancelled and the wait continues. Stops the program if the
+ * caller is not the opener, or if a scope that was opened later is still open.
+ * Returns the first of these that happened: the failure of a child; -ETIMEDOUT if a deadline came
+ * while children were running; -ECANCELED or -EINTR if the parent was cancelled or
  * interrupted while it waited. 0 if none did. A child of a cancelled scope that returns -ECANCELED
  * is not a failure.
  * Context: the opener only; may wait; a cancel or interrupt cancels the children and does not
  * shorten the wait for them. */
-WEFT_API int weft_scope_close(weft_scope *scope);
+WEFT_API int weft_scope_close(weft_scope *scope, int64_t deadline);
 
 /* Find the deadline of the scopes that the calling fiber is in: its own scopes and those it is a
  * child of.

@@ -81,7 +81,7 @@ WEFT_API void weft_reader_deinit(weft_reader *reader);
  * Returns the number of contiguous bytes at *out: n or more; fewer than n (or 0) if the stream has
  * ended; -EMSGSIZE if n is more than the limit.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out,
+WEFT_API ssize_t weft_reader_peek(weft_reader *reader, const unsigned char **out, size_t n,
                                   int64_t deadline);
 /* Drop n bytes that peek has returned. More bytes than are buffered is a bug of the program.
  * Invalidates pointers to these bytes and those returned by read_until and read_line; the following
@@ -113,7 +113,7 @@ WEFT_API int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, siz
  * Returns 0; or an error, with nothing consumed: -ENODATA if the stream ends before n bytes,
  * -EMSGSIZE if n is more than the limit.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline);
+WEFT_API int weft_reader_read_bufs(weft_reader *reader, weft_bufs *out, size_t n, int64_t deadline);
 
 /* Read up to a delimiter of 1 to 16 bytes, which is consumed but not part of the result. *out is
  * not zero-terminated. Invalidates earlier pointers; *out is valid until the next call other than
@@ -123,8 +123,8 @@ WEFT_API int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out
  * with nothing consumed; -ENODATA if the stream ends without a delimiter: the remaining bytes can
  * be peeked at.
  * Context: the reader's user; waits; cancellation point. */
-WEFT_API ssize_t weft_reader_read_until(weft_reader *reader, const void *delimiter, size_t len,
-                                        const unsigned char **out, int64_t deadline);
+WEFT_API ssize_t weft_reader_read_until(weft_reader *reader, const unsigned char **out,
+                                        const void *delimiter, size_t len, int64_t deadline);
 /* Read a line, without its "\n" or "\r\n". Bytes after the last line feed form a last line.
  * Invalidates earlier pointers, including that of the previous line; *out is valid until the next
  * call other than buffered.
@@ -318,8 +318,8 @@ typedef struct weft_line {
 WEFT_API void weft_line_init(weft_line *line, const struct weft_line_opts *opts);
 /* Find the next line in data[0 .. len). Returns as described at the top. Context: one call at a
  * time per decoder; does not wait. */
-WEFT_API ssize_t weft_line_next(weft_line *line, const void *data, size_t len,
-                                struct weft_framed *out);
+WEFT_API ssize_t weft_line_next(weft_line *line, struct weft_framed *out, const void *data,
+                                size_t len);
 
 /* --- length-prefixed frames -------------------------------------------------------- */
 
@@ -348,8 +348,8 @@ WEFT_API int weft_length_prefix_init(weft_length_prefix *length,
                                      const struct weft_length_prefix_opts *opts);
 /* Find the next frame in data[0 .. len). Returns as described at the top. Context: one call at a
  * time per decoder; does not wait. */
-WEFT_API ssize_t weft_length_prefix_next(weft_length_prefix *length, const void *data, size_t len,
-                                         struct weft_framed *out);
+WEFT_API ssize_t weft_length_prefix_next(weft_length_prefix *length, struct weft_framed *out,
+                                         const void *data, size_t len);
 /* Write the length field for a body of body_len bytes at its position in `frame`. The other bytes
  * before the body are the caller's.
  * Returns the number of bytes before the body; -EMSGSIZE if the body is too large for the length
@@ -421,8 +421,8 @@ typedef struct weft_resp {
 WEFT_API void weft_resp_init(weft_resp *resp, const struct weft_resp_opts *opts);
 /* Find the next item in data[0 .. len). Returns as described at the top. Context: one call at a
  * time per decoder; does not wait. */
-WEFT_API ssize_t weft_resp_next(weft_resp *resp, const void *data, size_t len,
-                                struct weft_resp_item *out);
+WEFT_API ssize_t weft_resp_next(weft_resp *resp, struct weft_resp_item *out, const void *data,
+                                size_t len);
 
 WEFT_END_DECLS
 #endif

@@ -76,7 +76,7 @@ WEFT_API int weft_actor_unlink(weft_actor *self, weft_pid other);
  *
  * Returns 0; -EINVAL for the actor itself; -EREMOTE if the other actor is on another node; -ENOMEM.
  * Context: the actor itself; does not wait. */
-WEFT_API int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref);
+WEFT_API int weft_actor_monitor(weft_actor *self, uint64_t *ref, weft_pid other);
 /* Remove a monitor. Its event is not delivered any more, even if it was already on its way.
  *
  * Returns 0; -ENOENT if a step was given the event already, or there is no such monitor.
@@ -120,9 +120,8 @@ WEFT_API int weft_actor_spawn_with(weft_host *host, weft_pid *out,
  * Returns 0 and the actor's result in *result (unless NULL), owned; the errors of weft_actor_spawn
  * and weft_actor_join.
  * Context: a fiber or a plain thread, not a step; waits; a cancellation point. */
-WEFT_API int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind,
-                             const char *method, const weft_buf *input, weft_buf **result,
-                             int64_t deadline);
+WEFT_API int weft_actor_exec(weft_host *host, weft_buf **result, const struct weft_actor_kind *kind,
+                             const char *method, const weft_buf *input, int64_t deadline);
 
 /* --- supervisors ---------------------------------------------------------------------------- */
 
@@ -224,7 +223,7 @@ WEFT_API int weft_supervisor_start(weft_host *host, weft_pid *out,
  * supervisor has ended or is stopping; -ETIMEDOUT, -ECANCELED, -EINTR: the child may be added all
  * the same; the errors of weft_actor_call.
  * Context: a fiber or a plain thread, not a step; waits; a cancellation point. */
-WEFT_API int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child,
+WEFT_API int weft_supervisor_add(weft_pid supervisor, weft_pid *child, weft_buf *input,
                                  int64_t deadline);
 /* Stop a child, which is not restarted, and wait until it has ended.
  *

@@ -95,16 +95,6 @@ WEFT_API int weft_mutex_lock(weft_mutex *mutex, int64_t deadline);
  * Context: the holder only; does not wait. */
 WEFT_API void weft_mutex_unlock(weft_mutex *mutex);
 
-/* Report whether the caller holds the mutex.
- * Returns true if the calling fiber or thread is the holder.
- * Context: any fiber or thread; does not wait. */
-WEFT_API bool weft_mutex_is_mine(const weft_mutex *mutex);
-/* Find the fiber that holds the mutex.
- * Returns its handle; WEFT_NO_FIBER if the mutex is free, or held by a plain thread or by a fiber
- * that has ended. The answer may be out of date when the call returns.
- * Context: any thread; does not wait. */
-WEFT_API weft_fiber weft_mutex_holder(const weft_mutex *mutex);
-
 /* --- rwlock --------------------------------------------------------------------------------- */
 
 /* A readers-writer lock: many readers or one writer.
@@ -160,12 +150,6 @@ WEFT_API int weft_rwlock_write(weft_rwlock *lock, int64_t deadline);
 WEFT_API void weft_rwlock_read_unlock(weft_rwlock *lock);
 WEFT_API void weft_rwlock_write_unlock(weft_rwlock *lock);
 
-/* Find the fiber that holds the lock for writing.
- * Returns its handle; WEFT_NO_FIBER if there is no writer or the writer is a plain thread. The
- * answer may be out of date when the call returns.
- * Context: any thread; does not wait. */
-WEFT_API weft_fiber weft_rwlock_writer(const weft_rwlock *lock);
-
 /* --- cond ----------------------------------------------------------------------------------- */
 
 /* A condition variable: fibers and threads wait until another signals a change. A signal is not
@@ -218,8 +202,8 @@ WEFT_API int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline
  * Returns 0 if signalled; -ETIMEDOUT, -ECANCELED or -EINTR if not. A signal that this wait did not
  * consume goes to another waiter of its condition.
  * Context: any fiber or thread; waits; cancellation point. */
-WEFT_API int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex,
-                                unsigned *which, int64_t deadline);
+WEFT_API int weft_cond_wait_any(unsigned *which, weft_cond *const *conds, unsigned n,
+                                weft_mutex *mutex, int64_t deadline);
 
 /* Wake the waiter that has waited longest; a waiter whose wait has already ended does not count.
  * The caller may, but need not, hold the mutex.
@@ -379,7 +363,7 @@ WEFT_API void weft_once_deinit(weft_once *once);
  * Returns 0 when fn has returned, and fn's writes are visible; -ETIMEDOUT, -ECANCELED or -EINTR if
  * the wait ended first.
  * Context: any fiber or thread; may wait; cancellation point if it waits. */
-WEFT_API int weft_once_call(weft_once *once, void (*fn)(void *arg), void *arg, int64_t deadline);
+WEFT_API int weft_once_call(weft_once *once, weft_void_fn fn, void *arg, int64_t deadline);
 /* Report whether fn has returned.
  * Returns true if fn has returned; its writes are then visible.
  * Context: any thread; does not wait. */

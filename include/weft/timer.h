@@ -83,12 +83,11 @@ WEFT_API void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
 WEFT_API void weft_timer_deinit(weft_timer *timer);
 
 /* Set a timer, whether it is idle, pending (it is moved) or running (it fires again after this
- * callback). weft_timer_set_after takes a delay instead of a deadline.
+ * callback).
  *
  * Returns true if the timer was pending; that firing is cancelled.
  * Context: any thread; does not wait. */
 WEFT_API bool weft_timer_set(weft_timer *timer, int64_t deadline);
-WEFT_API bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns);
 /* Set a periodic timer: first at `first`, then every period_ns > 0 according to `repeat`.
  *
  * Returns true if the timer was pending; that firing is cancelled.

@@ -445,9 +445,8 @@ void weft__dead_letters_close(weft_host *host);
 struct weft__envelope *weft__envelope_new(enum weft_actor_event_kind kind, uint64_t tag,
                                           weft_buf *buf);
 /* Sending in two steps. Reserve a place in the mailbox: returns it, or an error. Then put the
- * envelope, which cannot fail. deadline: for waiting for capacity; WEFT__AT_ONCE: as
+ * envelope, which cannot fail. deadline: for waiting for capacity; WEFT_BY_POLICY: as
  * weft_actor_send. For actors of this node; `actor`: the result of weft__actor_find. */
-#define WEFT__AT_ONCE INT64_MIN
 int weft__envelope_reserve(weft_actor *actor, weft_pid to, int64_t deadline);
 void weft__envelope_put(weft_actor *actor, weft_pid to, struct weft__envelope *envelope, int place);
 /* Both steps. Takes the envelope unless it fails. */

@@ -201,7 +201,7 @@ static void write_tree(struct weft__snapshot *snapshot, size_t root, bool *first
 static void write_text_workers(FILE *out, weft_host *host)
 {
     struct weft_worker_stats s;
-    for (unsigned i = 0; weft_worker_stats(host->pool, i, &s) == 0; i++) {
+    for (unsigned i = 0; weft_worker_stats(host->pool, &s, i) == 0; i++) {
         fprintf(out,
                 "  worker %u: %" PRIu64 " turns, %" PRIu64
                 " stolen, ring=%zu fresh=%zu inbox=%zu\n",
@@ -213,7 +213,7 @@ static void write_json_workers(FILE *out, weft_host *host)
 {
     struct weft_worker_stats s;
     fputs("\"queues\":[", out);
-    for (unsigned i = 0; weft_worker_stats(host->pool, i, &s) == 0; i++) {
+    for (unsigned i = 0; weft_worker_stats(host->pool, &s, i) == 0; i++) {
         fprintf(out,
                 "%s{\"executed\":%" PRIu64 ",\"stolen\":%" PRIu64
                 ",\"ring\":%zu,\"fresh\":%zu,\"inbox\":%zu}",
@@ -269,7 +269,7 @@ static bool write_host(weft_host *host, void *arg)
     return snapshot->err == 0;
 }
 
-int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max)
+int weft_actor_dump(weft_host *host, FILE *out, enum weft_dump_format format, size_t max)
 {
     struct weft__snapshot snapshot = {.out = out, .json = format == WEFT_DUMP_JSON, .max = max};
     if (format != WEFT_DUMP_TEXT && format != WEFT_DUMP_JSON) {

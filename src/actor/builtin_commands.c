@@ -26,11 +26,6 @@ int weft_out_at(weft_out *out, uint64_t tag, int64_t deadline)
                                        sizeof timer_request);
 }
 
-int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns)
-{
-    return weft_out_at(out, tag, weft_after(delay_ns > 0 ? delay_ns : 0));
-}
-
 static int handle_timer(const struct weft_command *command, void *arg)
 {
     const struct timer_request *timer_request = weft__command_request_of(command);
@@ -62,8 +57,8 @@ static void drop_message(struct weft__command_request *request)
     weft_buf_free(((struct message *)(void *)request)->buf);
 }
 
-static int issue_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
-                      uint64_t message_tag, weft_buf *buf, int64_t deadline)
+int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, uint64_t message_tag,
+                  weft_buf *buf, int64_t deadline)
 {
     weft__topic_check(topic);
     struct message message = {.request.drop = drop_message,
@@ -71,21 +66,10 @@ static int issue_send(weft_out *out, uint64_t tag, weft_pid to, const char *topi
                               .topic = topic,
                               .tag = message_tag,
                               .buf = buf,
-                              .deadline = deadline};
+                              .deadline =
+                                  deadline > 0 || deadline == WEFT_BY_POLICY ? deadline : 0};
     return weft__command_request_issue(out, WEFT_COMMAND_SEND, tag, &message.request,
                                        sizeof message);
-}
-
-int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, uint64_t message_tag,
-                  weft_buf *buf)
-{
-    return issue_send(out, tag, to, topic, message_tag, buf, WEFT__AT_ONCE);
-}
-
-int weft_out_send_until(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
-                        uint64_t message_tag, weft_buf *buf, int64_t deadline)
-{
-    return issue_send(out, tag, to, topic, message_tag, buf, deadline > 0 ? deadline : 0);
 }
 
 static int handle_send(const struct weft_command *command, void *arg)

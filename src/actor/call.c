@@ -121,7 +121,7 @@ int weft__call(weft_pid to, struct weft__envelope *envelope, weft_buf **reply, i
     return err;
 }
 
-int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
+int weft_actor_call(weft_pid to, weft_buf **reply, const char *topic, weft_buf *request,
                     int64_t deadline)
 {
     weft__topic_check(topic);
@@ -175,7 +175,7 @@ static int send_call(const struct call_request *call_request, uint64_t ref, weft
     envelope->topic = call_request->topic;
     weft__envelope_set_sender(envelope);
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
-    int err = weft__envelope_send(call_request->to, envelope, WEFT__AT_ONCE);
+    int err = weft__envelope_send(call_request->to, envelope, WEFT_BY_POLICY);
     if (err) {
         weft__envelope_free(envelope);
     }

@@ -55,7 +55,7 @@ static void complete(const struct command_fiber *command_fiber, int err, weft_bu
      * ends. */
     while (weft_command_complete(command_fiber->command.actor, command_fiber->command.tag, err,
                                  result) == -ENOMEM &&
-           weft_sleep(1000000) == 0) {
+           weft_sleep(weft_after(1000000)) == 0) {
         err = err ? err : -ENOMEM; /* the result was freed */
         result = NULL;
     }

@@ -33,20 +33,14 @@ static int schedule(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
     return err;
 }
 
-int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                       int64_t deadline, uint64_t *ref)
+int weft_actor_send_at(weft_pid to, uint64_t *ref, const char *topic, uint64_t tag, weft_buf *buf,
+                       int64_t deadline)
 {
     return schedule(to, topic, tag, buf, deadline, 0, ref);
 }
 
-int weft_actor_send_after(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                          int64_t delay_ns, uint64_t *ref)
-{
-    return schedule(to, topic, tag, buf, weft_after(delay_ns > 0 ? delay_ns : 0), 0, ref);
-}
-
-int weft_actor_send_every(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                          int64_t first, int64_t period_ns, uint64_t *ref)
+int weft_actor_send_every(weft_pid to, uint64_t *ref, const char *topic, uint64_t tag,
+                          weft_buf *buf, int64_t first, int64_t period_ns)
 {
     if (period_ns <= 0) {
         weft_buf_free(buf);

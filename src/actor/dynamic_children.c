@@ -112,10 +112,10 @@ void weft__supervisor_handle_call(struct weft__supervisor *s, const struct weft_
 
 /* --- callers ---------------------------------------------------------------------------------- */
 
-int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child, int64_t deadline)
+int weft_supervisor_add(weft_pid supervisor, weft_pid *child, weft_buf *input, int64_t deadline)
 {
     weft_buf *reply = NULL;
-    int err = weft_actor_call(supervisor, add_topic, input, &reply, deadline);
+    int err = weft_actor_call(supervisor, &reply, add_topic, input, deadline);
     if (!err && (!reply || reply->len != sizeof *child)) {
         err = -ENOTSUP; /* a supervisor does not reply like this */
     }
@@ -129,5 +129,5 @@ int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child, i
 int weft_supervisor_remove(weft_pid supervisor, weft_pid child, int64_t deadline)
 {
     weft_buf *request = weft_buf_copy(&child, sizeof child);
-    return request ? weft_actor_call(supervisor, remove_topic, request, NULL, deadline) : -ENOMEM;
+    return request ? weft_actor_call(supervisor, NULL, remove_topic, request, deadline) : -ENOMEM;
 }

@@ -139,7 +139,7 @@ static bool can_wait(void)
     return !w || weft__current(w);
 }
 
-/* The mailbox is full. WEFT__AT_ONCE: waits only if the actor's policy says so and the caller is a
+/* The mailbox is full. WEFT_BY_POLICY: waits only if the actor's policy says so and the caller is a
  * fiber. */
 static __attribute__((noinline)) int
 wait_for_capacity(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, int64_t deadline)
@@ -147,7 +147,7 @@ wait_for_capacity(weft_actor *actor, weft_pid to, enum weft_mailbox_policy polic
     if (!can_wait()) {
         return -ENOBUFS;
     }
-    if (deadline != WEFT__AT_ONCE) {
+    if (deadline != WEFT_BY_POLICY) {
         return weft__admission_wait(actor, to, deadline);
     }
     return policy == WEFT_MAILBOX_WAIT && weft__worker_self()
@@ -244,7 +244,7 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
     struct weft__worker *w = weft__worker_self();
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
     /* A rejected sender retries often: reject before an envelope is allocated. */
-    if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
+    if (deadline == WEFT_BY_POLICY && to.node == weft__node() &&
         __builtin_expect(weft__admission_would_refuse(actor, to), 0) && !(w && has_credit(w, to))) {
         weft_buf_free(buf);
         return -ENOBUFS;
@@ -265,15 +265,18 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
     return post(actor, to, envelope, w, deadline);
 }
 
-int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
-{
-    return send_message(to, topic, tag, buf, WEFT__AT_ONCE);
-}
-
-int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                          int64_t deadline)
+static __attribute__((noinline)) int send_until(weft_pid to, const char *topic, uint64_t tag,
+                                                weft_buf *buf, int64_t deadline)
 {
     return send_message(to, topic, tag, buf, deadline > 0 ? deadline : 0);
+}
+
+int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)
+{
+    /* Compiled twice: the usual send tests no deadline. */
+    return __builtin_expect(deadline == WEFT_BY_POLICY, 1)
+               ? send_message(to, topic, tag, buf, WEFT_BY_POLICY)
+               : send_until(to, topic, tag, buf, deadline);
 }
 
 /* --- envelopes that are not messages -------------------------------------------------------- */

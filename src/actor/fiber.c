@@ -61,7 +61,7 @@ static void set_fatal(weft_actor *actor, struct weft__mail *mail, struct weft__e
 /* What a receive accepts; all zero: everything. */
 struct filter {
     const char *topic;
-    weft_receive_filter_fn wanted;
+    weft_actor_filter_fn wanted;
     void *arg;
 };
 
@@ -279,9 +279,10 @@ static int receive(const struct weft_actor_event **out, const struct filter *fil
 {
     weft_actor *actor = weft_actor_self();
     if (!actor) {
-        weft__fork_check_fiber("weft_receive");
+        weft__fork_check_fiber("weft_actor_receive");
     }
-    WEFT__REQUIRE(actor && actor->kind->run, "weft_receive was called outside of a fiber actor");
+    WEFT__REQUIRE(actor && actor->kind->run,
+                  "weft_actor_receive was called outside of a fiber actor");
     struct weft__mail *mail = weft__mail_of(actor);
     struct weft__task *task = current_task();
     struct weft__link **from = NULL;
@@ -318,18 +319,19 @@ static int receive(const struct weft_actor_event **out, const struct filter *fil
     return err;
 }
 
-int weft_receive(const struct weft_actor_event **out, int64_t deadline)
+int weft_actor_receive(const struct weft_actor_event **out, int64_t deadline)
 {
     return receive(out, &(struct filter){0}, deadline);
 }
 
-int weft_receive_topic(const struct weft_actor_event **out, const char *topic, int64_t deadline)
+int weft_actor_receive_topic(const struct weft_actor_event **out, const char *topic,
+                             int64_t deadline)
 {
     return receive(out, &(struct filter){.topic = topic}, deadline);
 }
 
-int weft_receive_if(const struct weft_actor_event **out, weft_receive_filter_fn wanted, void *arg,
-                    int64_t deadline)
+int weft_actor_receive_if(const struct weft_actor_event **out, weft_actor_filter_fn wanted,
+                          void *arg, int64_t deadline)
 {
     return receive(out, &(struct filter){.wanted = wanted, .arg = arg}, deadline);
 }

@@ -428,7 +428,7 @@ static int call_inline(weft_funcpool *pool, weft_buf *input, weft_buf **output)
     return err;
 }
 
-int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, int64_t deadline)
+int weft_funcpool_call(weft_funcpool *pool, weft_buf **output, weft_buf *input, int64_t deadline)
 {
     WEFT__NONNULL(pool);
     weft_waitgroup_add(&pool->inside, 1);
@@ -487,7 +487,7 @@ static int run_function(struct weft__command_request *request, weft_buf **result
     struct function *function = (struct function *)(void *)request;
     weft_buf *input = function->input;
     function->input = NULL;
-    return weft_funcpool_call(function->pool, input, result, function->deadline);
+    return weft_funcpool_call(function->pool, result, input, function->deadline);
 }
 
 int weft__funcpool_handle_command(const struct weft_command *command, void *arg)

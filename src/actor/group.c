@@ -188,7 +188,7 @@ int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
     return member ? 0 : -ENOENT;
 }
 
-size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out, size_t capacity)
+size_t weft_actor_group_members(weft_host *host, weft_pid *out, size_t capacity, const char *text)
 {
     WEFT__NONNULL(host);
     size_t count = 0;
@@ -209,7 +209,7 @@ static weft_pid *collect(weft_host *host, const char *text, weft_pid *stack_pids
 {
     weft_pid *pids = stack_pids;
     size_t capacity = STACK_PIDS;
-    while ((*count = weft_actor_group_members(host, text, pids, capacity)) > capacity) {
+    while ((*count = weft_actor_group_members(host, pids, capacity, text)) > capacity) {
         if (pids != stack_pids) {
             weft__free(pids);
         }
@@ -223,7 +223,7 @@ static weft_pid *collect(weft_host *host, const char *text, weft_pid *stack_pids
 }
 
 int64_t weft_actor_group_publish(weft_host *host, const char *text, const char *topic, uint64_t tag,
-                                 const weft_buf *buf)
+                                 const weft_buf *buf, int64_t deadline)
 {
     WEFT__NONNULL(host);
     weft_pid stack_pids[STACK_PIDS];
@@ -236,7 +236,7 @@ int64_t weft_actor_group_publish(weft_host *host, const char *text, const char *
     for (size_t i = 0; i < count; i++) {
         weft_buf *view = buf ? weft_buf_share(buf) : NULL;
         if (view || !buf) {
-            sent += weft_actor_send(pids[i], topic, tag, view) == 0;
+            sent += weft_actor_send(pids[i], topic, tag, view, deadline) == 0;
         }
     }
     if (pids != stack_pids) {

@@ -199,7 +199,7 @@ static int new_monitor(const weft_actor *self, weft_pid other, struct weft__pair
     return *pair ? 0 : -ENOMEM;
 }
 
-int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
+int weft_actor_monitor(weft_actor *self, uint64_t *ref, weft_pid other)
 {
     struct weft__pair_relation *pair;
     int err = new_monitor(self, other, &pair);

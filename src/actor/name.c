@@ -159,7 +159,7 @@ int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
     return err;
 }
 
-int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
+int weft_actor_whereis(weft_host *host, weft_pid *out, const char *text)
 {
     WEFT__NONNULL(host);
     weft__lock(&host->names.lock);
@@ -192,7 +192,7 @@ int weft_actor_unregister(weft_host *host, const char *text)
     WEFT__NONNULL(host);
     weft_pid pid;
     struct weft__name *name = NULL;
-    while (!name && weft_actor_whereis(host, text, &pid) == 0) {
+    while (!name && weft_actor_whereis(host, &pid, text) == 0) {
         weft_actor *actor = weft__actor_find((uint32_t)pid.id);
         weft__lock(&actor->lock);
         name = remove_from_actor(host, text, pid);

@@ -84,7 +84,7 @@ void weft__pending_send_to(weft_pid to, struct weft__envelope *envelope)
 {
     weft__envelope_set_trace(envelope);
     if (weft__envelope_is_message(envelope)) {
-        if (weft__envelope_send(to, envelope, WEFT__AT_ONCE) != 0) {
+        if (weft__envelope_send(to, envelope, WEFT_BY_POLICY) != 0) {
             weft__envelope_address(envelope, to);
             weft__envelope_discard(envelope, (uint32_t)to.id);
         }

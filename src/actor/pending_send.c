@@ -24,7 +24,7 @@ static bool may_wait(weft_pid to, int64_t deadline)
 {
     const weft_actor *actor = weft__actor_find((uint32_t)to.id);
     uint32_t limit = actor ? atomic_load_explicit(&actor->limit, memory_order_relaxed) : 0;
-    return deadline != WEFT__AT_ONCE || limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_WAIT;
+    return deadline != WEFT_BY_POLICY || limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_WAIT;
 }
 
 /* The timer is initialised only if there is a deadline. */
@@ -59,7 +59,8 @@ static int wait_for_capacity(const struct weft_command *command, weft_pid to,
         return -ENOMEM;
     }
     weft__worker_self()->send_credits_left = 0; /* later messages must arrive later */
-    int place = weft__pending_queue_send(send, deadline == WEFT__AT_ONCE ? WEFT_FOREVER : deadline);
+    int place =
+        weft__pending_queue_send(send, deadline == WEFT_BY_POLICY ? WEFT_FOREVER : deadline);
     if (place != WEFT__ADMISSION_QUEUED) {
         weft__pending_send_free(send);
     }
@@ -79,7 +80,7 @@ static int submit(const struct weft_command *command, weft_pid to, struct weft__
                   struct weft__envelope *completion, int64_t deadline)
 {
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
-    int place = weft__envelope_reserve(actor, to, WEFT__AT_ONCE);
+    int place = weft__envelope_reserve(actor, to, WEFT_BY_POLICY);
     bool full = place == -ENOBUFS && may_wait(to, deadline);
     if (full) {
         weft__actor_trace_sent(to, envelope); /* before any thread can take it */

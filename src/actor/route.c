@@ -186,7 +186,7 @@ static int deliver_here(const struct weft_remote_message *message)
     envelope->from_host = message->from.host;
     envelope->from_node = message->from.node;
     return message->kind == WEFT_EVENT_MESSAGE
-               ? weft__envelope_post(message->to, envelope, WEFT__AT_ONCE)
+               ? weft__envelope_post(message->to, envelope, WEFT_BY_POLICY)
                : weft__envelope_post_system(message->to, envelope);
 }
 

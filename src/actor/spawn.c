@@ -310,9 +310,9 @@ static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
 {
     struct weft__envelope *first = new_actor->first;
     for (;;) {
-        int err = weft_actor_whereis(host, opts->name, &new_actor->pid);
+        int err = weft_actor_whereis(host, &new_actor->pid, opts->name);
         if (!err) {
-            err = first ? weft__envelope_send(new_actor->pid, first, WEFT__AT_ONCE) : 0;
+            err = first ? weft__envelope_send(new_actor->pid, first, WEFT_BY_POLICY) : 0;
             if (err != -ESRCH) { /* else it has just ended */
                 return err ? err : 1;
             }
@@ -372,8 +372,8 @@ int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_acto
     return err;
 }
 
-int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const char *method,
-                    const weft_buf *input, weft_buf **result, int64_t deadline)
+int weft_actor_exec(weft_host *host, weft_buf **result, const struct weft_actor_kind *kind,
+                    const char *method, const weft_buf *input, int64_t deadline)
 {
     WEFT__NONNULL(host);
     struct weft__waiter waiter;

@@ -21,7 +21,7 @@ static void wake_up(weft_timer *timer, void *arg, uint64_t times)
     const struct weft__supervisor *s = arg;
     (void)times;
     if (weft_actor_exit(s->pid, 0, NULL) == -ENOMEM) {
-        weft_timer_set_after(timer, RETRY_NS);
+        weft_timer_set(timer, weft_after(RETRY_NS));
     }
 }
 

@@ -168,7 +168,7 @@ int weft_out_accept(weft_out *out, uint64_t tag, int fd, int64_t deadline)
 static int do_accept(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
-    return give_fd(weft_accept(work->fd, work->deadline), result);
+    return give_fd(weft_accept(work->fd, NULL, work->deadline), result);
 }
 
 int weft_out_connect(weft_out *out, uint64_t tag, const char *address, int64_t deadline)
@@ -187,7 +187,7 @@ int weft_out_connect(weft_out *out, uint64_t tag, const char *address, int64_t d
 static int do_connect(struct weft__command_request *request, weft_buf **result)
 {
     struct work *work = work_of(request);
-    return give_fd(weft_connect(work->address, work->deadline), result);
+    return give_fd(weft_dial(work->address, NULL, work->deadline), result);
 }
 
 /* --- registration ----------------------------------------------------------------------------- */

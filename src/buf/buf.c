@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/nonnull.h"
 #include "buf/block.h"
+#include "buf/bufs.h"
 #include "buf/shared_pool.h"
 #include "buf/worker_cache.h"
 
@@ -141,22 +142,9 @@ bool weft_buf_is_writable(const weft_buf *buf)
     return !buf->weft_store->release && is_exclusive(buf->weft_store);
 }
 
-weft_buf *weft_buf_unshare(weft_buf *buf)
-{
-    WEFT__NONNULL(buf);
-    if (weft_buf_is_writable(buf)) {
-        return buf;
-    }
-    weft_buf *copy = weft_buf_copy(buf->data, buf->len);
-    if (copy) {
-        weft_buf_free(buf);
-    }
-    return copy;
-}
-
 /* --- headroom and tailroom ------------------------------------------------------------------ */
 
-size_t weft_buf_headroom(const weft_buf *buf)
+size_t weft__buf_headroom(const weft_buf *buf)
 {
     WEFT__NONNULL(buf);
     return weft_buf_is_writable(buf) ? (size_t)(buf->data - buf->weft_store->base) : 0;
@@ -173,8 +161,8 @@ size_t weft_buf_tailroom(const weft_buf *buf)
 unsigned char *weft_buf_push(weft_buf *buf, size_t n)
 {
     WEFT__NONNULL(buf);
-    WEFT__REQUIRE(n <= weft_buf_headroom(buf), "weft_buf_push of %zu with a headroom of %zu%s", n,
-                  weft_buf_headroom(buf), weft_buf_is_writable(buf) ? "" : ": it is not writable");
+    WEFT__REQUIRE(n <= weft__buf_headroom(buf), "weft_buf_push of %zu with a headroom of %zu%s", n,
+                  weft__buf_headroom(buf), weft_buf_is_writable(buf) ? "" : ": it is not writable");
     buf->data -= n;
     buf->len += n;
     return buf->data;
@@ -229,7 +217,7 @@ void weft_buf_set_limits(const struct weft_buf_limits *limits)
     set_limit(&weft__buf_limits.shared, l.shared, WEFT__LIMIT_SHARED);
 }
 
-size_t weft_buf_trim_pools(void)
+size_t weft__buf_trim_pools(void)
 {
     struct weft__buf_cache *cache = weft__buf_cache_self();
     size_t bytes = weft__buf_shared_trim();

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/nonnull.h"
 #include "buf/block.h"
+#include "buf/bufs.h"
 
 void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 {
@@ -83,10 +84,10 @@ static void move_whole(weft_bufs *head, weft_bufs *chain, size_t *at)
     }
 }
 
-int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
+int weft__bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
 {
     WEFT__NONNULL(chain);
-    WEFT__REQUIRE(at <= chain->bytes && chain != tail, "weft_bufs_split at %zu of %zu bytes", at,
+    WEFT__REQUIRE(at <= chain->bytes && chain != tail, "weft__bufs_split at %zu of %zu bytes", at,
                   chain->bytes);
     weft_bufs head = {0};
     move_whole(&head, chain, &at);
@@ -122,43 +123,6 @@ void weft_bufs_consume(weft_bufs *chain, size_t n)
         weft_buf_pull(chain->first, n);
         chain->bytes -= n;
     }
-}
-
-/* The list is singly linked: walk from the front to the cut, then free the rest. */
-void weft_bufs_trim(weft_bufs *chain, size_t n)
-{
-    WEFT__NONNULL(chain);
-    WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_trim of %zu from %zu bytes", n, chain->bytes);
-    weft_bufs head = {0};
-    size_t left = chain->bytes - n;
-    if (n == 0) {
-        return;
-    }
-    move_whole(&head, chain, &left);
-    if (left) {
-        weft_buf *across = weft_bufs_shift(chain);
-        weft_buf_trim(across, across->len - left);
-        weft_bufs_append(&head, across);
-    }
-    weft_bufs_free(chain);
-    *chain = head;
-}
-
-int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
-{
-    WEFT__NONNULL(chain);
-    WEFT__NONNULL(from);
-    weft_bufs views = {0};
-    for (const weft_buf *buf = from->first; buf; buf = buf->weft_next) {
-        weft_buf *view = weft_buf_share(buf);
-        if (!view) {
-            weft_bufs_free(&views);
-            return -ENOMEM;
-        }
-        weft_bufs_append(&views, view);
-    }
-    weft_bufs_join(chain, &views);
-    return 0;
 }
 
 int weft_bufs_linearise(weft_bufs *chain, size_t n)
@@ -228,7 +192,7 @@ static weft_buf *first_with_tailroom(const weft_bufs *chain)
     return last;
 }
 
-int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max)
+int weft__bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max)
 {
     WEFT__NONNULL(chain);
     int n = 0;
@@ -241,7 +205,7 @@ int weft_bufs_tailroom_iovec(const weft_bufs *chain, struct iovec *iov, int max)
     return n;
 }
 
-void weft_bufs_commit(weft_bufs *chain, size_t n)
+void weft__bufs_commit(weft_bufs *chain, size_t n)
 {
     WEFT__NONNULL(chain);
     chain->bytes += n;
@@ -251,5 +215,5 @@ void weft_bufs_commit(weft_bufs *chain, size_t n)
         weft_buf_put(buf, part);
         n -= part;
     }
-    WEFT__REQUIRE(n == 0, "weft_bufs_commit of %zu bytes more than there is room for", n);
+    WEFT__REQUIRE(n == 0, "weft__bufs_commit of %zu bytes more than there is room for", n);
 }

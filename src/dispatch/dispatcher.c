@@ -276,7 +276,7 @@ static bool needs_absent_caller(weft_dispatcher *d)
                WEFT_WORKER_ABSENT;
 }
 
-int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late, size_t max)
+int weft_dispatcher_stop(weft_dispatcher *d, const char **late, size_t max, int64_t deadline)
 {
     WEFT__NONNULL_AS(d, "dispatcher");
     int64_t began = weft_now();
@@ -327,18 +327,13 @@ weft_pool *weft_dispatcher_pool(const weft_dispatcher *d)
     return d->pool;
 }
 
-uint64_t weft_dispatcher_order_hash(const weft_dispatcher *d)
-{
-    WEFT__NONNULL_AS(d, "dispatcher");
-    const struct weft__run_order *order = d->rounds.order;
-    return order ? atomic_load_explicit(&order->hash, memory_order_relaxed) : 0;
-}
-
 void weft_dispatcher_stats(weft_dispatcher *d, struct weft_dispatcher_stats *out)
 {
     WEFT__NONNULL_AS(d, "dispatcher");
     const struct weft__counters *c = &d->pool->workers[0].counters;
+    const struct weft__run_order *order = d->rounds.order;
     *out = (struct weft_dispatcher_stats){
+        .order_hash = order ? atomic_load_explicit(&order->hash, memory_order_relaxed) : 0,
         .rounds = atomic_load_explicit(&d->rounds.gone, memory_order_relaxed),
         .executed = atomic_load_explicit(&c->executed, memory_order_relaxed),
         .sleeps = atomic_load_explicit(&c->parks, memory_order_relaxed),

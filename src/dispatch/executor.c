@@ -25,7 +25,7 @@
 /* --- calls ------------------------------------------------------------------------------ */
 
 struct call {
-    weft_work_fn fn;
+    weft_result_fn fn;
     void *arg;
     weft_future *over;
 };
@@ -61,7 +61,7 @@ static void *run_call(void *arg)
     return NULL;
 }
 
-int weft_group_call(weft_group *group, weft_future **out, weft_work_fn fn, void *arg)
+int weft_group_call(weft_group *group, weft_future **out, weft_result_fn fn, void *arg)
 {
     WEFT__NONNULL(group);
     struct call *call = fn ? weft__alloc(sizeof *call) : NULL;
@@ -99,7 +99,7 @@ enum {
 
 struct weft_schedule {
     /* immutable */
-    weft_work_fn fn;
+    weft_result_fn fn;
     void *arg;
     weft_group *group;
     enum weft_schedule_kind kind;
@@ -231,7 +231,7 @@ static bool is_valid(const struct weft_schedule_opts *opts)
                      opts->period_ns > 0;
 }
 
-int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn, void *arg,
+int weft_group_schedule(weft_group *group, weft_schedule **out, weft_result_fn fn, void *arg,
                         const struct weft_schedule_opts *options)
 {
     WEFT__NONNULL(group);
@@ -295,7 +295,7 @@ int weft_schedule_cancel(weft_schedule *s)
     return 0;
 }
 
-weft_future *weft_schedule_over(weft_schedule *schedule)
+weft_future *weft_schedule_finished(weft_schedule *schedule)
 {
     WEFT__NONNULL(schedule);
     return schedule->over;

@@ -257,7 +257,7 @@ int weft_group_sleep(int64_t deadline)
     WEFT__REQUIRE(group, "weft_group_sleep was called outside of a group");
     if (weft_event_is_set(&group->stop)) {
         weft_yield();
-        return weft_sleep(0); /* a wait, so that a cancelled fiber gets -ECANCELED */
+        return weft_sleep(weft_after(0)); /* a wait, so that a cancelled fiber gets -ECANCELED */
     }
     return weft_event_wait(&group->stop, deadline);
 }

@@ -81,11 +81,6 @@ int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t res
     return fd < 0 ? (int)fd : register_opened((int)fd, path_only || (flags & O_NONBLOCK));
 }
 
-int weft_open(const char *path, int flags, mode_t mode, int64_t deadline)
-{
-    return weft_open_at(AT_FDCWD, path, flags, mode, 0, deadline);
-}
-
 /* --- read and write ---------------------------------------------------------------------- */
 
 static ssize_t transfer(int fd, const struct iovec *iov, int count, int64_t offset,
@@ -134,14 +129,9 @@ static int sync_file(int fd, int data_only, int64_t deadline)
     return (int)run(&call, deadline, &sync_kind);
 }
 
-int weft_fsync(int fd, int64_t deadline)
+int weft_fsync(int fd, bool data_only, int64_t deadline)
 {
-    return sync_file(fd, 0, deadline);
-}
-
-int weft_fdatasync(int fd, int64_t deadline)
-{
-    return sync_file(fd, 1, deadline);
+    return sync_file(fd, data_only, deadline);
 }
 
 int weft_ftruncate(int fd, int64_t length, int64_t deadline)
@@ -154,7 +144,7 @@ int weft_ftruncate(int fd, int64_t length, int64_t deadline)
 
 /* --- paths ---------------------------------------------------------------------------------- */
 
-int weft_stat_at(int dir, const char *path, int flags, unsigned mask, struct statx *out,
+int weft_stat_at(int dir, struct statx *out, const char *path, int flags, unsigned mask,
                  int64_t deadline)
 {
     struct weft__call call;
@@ -168,14 +158,9 @@ int weft_stat_at(int dir, const char *path, int flags, unsigned mask, struct sta
     return (int)run(&call, deadline, &stat_kind);
 }
 
-int weft_stat(const char *path, struct statx *out, int64_t deadline)
-{
-    return weft_stat_at(AT_FDCWD, path, 0, STATX_BASIC_STATS, out, deadline);
-}
-
 int weft_fstat(int fd, struct statx *out, int64_t deadline)
 {
-    return fd < 0 ? -EBADF : weft_stat_at(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, out, deadline);
+    return fd < 0 ? -EBADF : weft_stat_at(fd, out, "", AT_EMPTY_PATH, STATX_BASIC_STATS, deadline);
 }
 
 int weft_rename_at(int dir, const char *from, int to_dir, const char *to, unsigned flags,
@@ -189,11 +174,6 @@ int weft_rename_at(int dir, const char *from, int to_dir, const char *to, unsign
     return (int)run(&call, deadline, &path_kind);
 }
 
-int weft_rename(const char *from, const char *to, int64_t deadline)
-{
-    return weft_rename_at(AT_FDCWD, from, AT_FDCWD, to, 0, deadline);
-}
-
 int weft_unlink_at(int dir, const char *path, int flags, int64_t deadline)
 {
     struct weft__call call;
@@ -202,20 +182,10 @@ int weft_unlink_at(int dir, const char *path, int flags, int64_t deadline)
     return (int)run(&call, deadline, &path_kind);
 }
 
-int weft_unlink(const char *path, int64_t deadline)
-{
-    return weft_unlink_at(AT_FDCWD, path, 0, deadline);
-}
-
 int weft_mkdir_at(int dir, const char *path, mode_t mode, int64_t deadline)
 {
     struct weft__call call;
     path_init(&call, WEFT__OP_MKDIR, dir, path);
     call.op.mask = mode;
     return (int)run(&call, deadline, &path_kind);
-}
-
-int weft_mkdir(const char *path, mode_t mode, int64_t deadline)
-{
-    return weft_mkdir_at(AT_FDCWD, path, mode, deadline);
 }

@@ -95,7 +95,7 @@ int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask, i
         add(&one);
         return one.id;
     }
-    int err = weft_blocking_call(NULL, add, &one, NULL, deadline);
+    int err = weft_blocking_call(NULL, NULL, add, &one, deadline);
     return err ? err : one.id;
 }
 

@@ -9,11 +9,11 @@ void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *kind)
     *frame = (weft_frame){.kind = kind};
 }
 
-__attribute__((noinline)) weft_frame *weft_frame_new(const struct weft_frame_kind *kind,
-                                                     size_t bytes)
+__attribute__((noinline)) weft_frame *weft_frame_create(const struct weft_frame_kind *kind,
+                                                        size_t bytes)
 {
     WEFT__REQUIRE(bytes >= sizeof(weft_frame),
-                  "weft_frame_new: %zu bytes is less than sizeof(weft_frame)", bytes);
+                  "weft_frame_create: %zu bytes is less than sizeof(weft_frame)", bytes);
     struct weft__worker *w = weft__worker_self_inline();
     unsigned class = weft__small_class(bytes);
     weft_frame *frame = weft__small_get(w ? &w->small : NULL, class, bytes);
@@ -27,7 +27,7 @@ __attribute__((noinline)) weft_frame *weft_frame_new(const struct weft_frame_kin
     return frame;
 }
 
-void weft_frame_free(weft_frame *frame)
+void weft_frame_destroy(weft_frame *frame)
 {
     if (frame) {
         WEFT__REQUIRE(frame->fiber == 0, "frame %s is freed while it is in use", frame->kind->name);

@@ -108,7 +108,7 @@ static const struct weft__await_kind scope_kind = {
 };
 
 enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait, weft_scope *scope,
-                                      const struct weft_resume_point *then)
+                                      int64_t deadline, const struct weft_resume_point *then)
 {
     struct weft__task *task;
     struct weft__worker *w = weft__await_begin(frame, &task);
@@ -116,6 +116,7 @@ enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait,
     if (!w) {
         return WEFT_SUSPEND;
     }
+    weft__scope_close_begin(weft__scope_of(scope), deadline);
     *a = (struct weft__await){
         .kind = &scope_kind, .object = scope, .on = weft__await_address(scope)};
     return weft__await(w, task, frame, a, 1, weft__scope_until(weft__scope_of(scope)), then);

@@ -112,7 +112,7 @@ void weft__hook_fd_forget(int fd)
     }
     /* A caller that cannot wait for operations to end leaves that to the next waiter for the number
      * (weft__hook_fd_verify). */
-    if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_can_wait()) {
+    if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft__hook_can_wait()) {
         weft_fd_release(fd); /* -EBADF: libweft does not use the descriptor */
     }
 }

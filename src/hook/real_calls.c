@@ -87,7 +87,7 @@ bool weft__hook_is_own_process(void)
 WEFT__HOOK void *weft_hook_runtime(void);
 void *weft_hook_runtime(void)
 {
-    return (void *)(uintptr_t)weft_hook_enter;
+    return (void *)(uintptr_t)weft__hook_enter;
 }
 
 static const void *object_of(const void *address)
@@ -102,9 +102,9 @@ static bool has_one_runtime(void)
 {
 #define IS(name) (const void *)(uintptr_t)(name)
     const void *used[] = {IS(weft_fd_wait),       IS(weft_fd_release), IS(weft_close),
-                          IS(weft_sleep_until),   IS(weft_event_wait), IS(weft_event_set),
+                          IS(weft_sleep),         IS(weft_event_wait), IS(weft_event_set),
                           IS(weft_blocking_call), IS(weft_self)};
-    const void *object = object_of(IS(weft_hook_enter));
+    const void *object = object_of(IS(weft__hook_enter));
     const void *program = object_of((const void *)getauxval(AT_ENTRY));
     for (unsigned i = 0; i < sizeof used / sizeof *used; i++) {
         if (object_of(used[i]) != object) {
@@ -120,7 +120,7 @@ __attribute__((constructor)) static void load(void)
     weft__real();
     after_fork();
     if (pthread_atfork(NULL, NULL, after_fork) == 0 && has_one_runtime()) {
-        weft_hook_attach();
+        weft__hook_attach();
         atomic_store_explicit(&weft__hook_attached, true, memory_order_relaxed);
     }
 }

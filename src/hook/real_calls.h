@@ -26,6 +26,8 @@
 
 #include <weft/hook.h>
 
+#include "sched/hook_binding.h"
+
 #include "base/atomic.h"
 
 #define WEFT__HOOK __attribute__((visibility("default")))
@@ -108,7 +110,7 @@ static inline const struct weft__real *weft__real(void)
  * of errno does not change. */
 static inline bool weft__hook_begin(void)
 {
-    return atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_enter();
+    return atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft__hook_enter();
 }
 
 /* Fail a call: set errno from a negative errno and return -1. -EBADFD (the descriptor was closed

@@ -12,7 +12,7 @@
 static int sleep_until(int64_t deadline, struct timespec *left)
 {
     int before = errno;
-    int err = weft_sleep_until(deadline);
+    int err = weft_sleep(deadline);
     errno = before;
     if (err && left) {
         *left = weft__hook_remaining(deadline);

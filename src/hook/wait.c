@@ -158,7 +158,7 @@ int weft__hook_pause(unsigned tries, int64_t deadline)
 {
     int64_t ns = tries < 8 ? FIRST_PAUSE_NS << tries : LONGEST_PAUSE_NS;
     int64_t until = weft_after(ns < LONGEST_PAUSE_NS ? ns : LONGEST_PAUSE_NS);
-    return weft_sleep_until(until < deadline ? until : deadline);
+    return weft_sleep(until < deadline ? until : deadline);
 }
 
 /* --- another thread --------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ bool weft__hook_run_blocking(void (*run)(void *arg), void *arg, bool *use_real)
     struct job job = {.run = run, .arg = arg};
     int before = errno;
     *use_real = !weft__hook_is_own_process();
-    int err = *use_real ? 0 : weft_blocking_call(NULL, run_job, &job, NULL, WEFT_FOREVER);
+    int err = *use_real ? 0 : weft_blocking_call(NULL, NULL, run_job, &job, WEFT_FOREVER);
     if (err == 0 && !*use_real) {
         errno = job.error ? job.error : before;
         return true;

@@ -126,7 +126,7 @@ static bool evict(struct weft_http_server *server, weft__http_address address)
         if (atomic_load_explicit(&server->arriving, memory_order_relaxed) == 0) {
             break;
         }
-        weft_sleep(ARRIVALS_NS);
+        weft_sleep(weft_after(ARRIVALS_NS));
     }
     return false;
 }
@@ -141,7 +141,7 @@ static void wait_for_descriptors(const struct weft_http_server *server)
         if (open <= admitted + 1) { /* the new connection is open, but not admitted yet */
             break;
         }
-        weft_sleep(ARRIVALS_NS);
+        weft_sleep(weft_after(ARRIVALS_NS));
     }
 }
 
@@ -212,8 +212,8 @@ static int accept_after_eviction(struct weft__http_acceptor *acceptor, struct we
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
     atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
     weft__http_capacity_evict(acceptor->server, 0);
-    return weft_accept_from(acceptor->fd, peer,
-                            weft_after(PAUSE_NS)); /* wakes when a descriptor is closed */
+    return weft_accept(acceptor->fd, peer,
+                       weft_after(PAUSE_NS)); /* wakes when a descriptor is closed */
 }
 
 /* Attaches a filter that drops packets with SYN and without ACK. Some kernels require a privilege
@@ -307,7 +307,7 @@ static void *accept_all(void *arg)
             break;
         } else if (fd != -EINTR && fd != -ETIMEDOUT && !weft__is_fd_exhaustion(fd)) {
             atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
-            weft_sleep(PAUSE_NS);
+            weft_sleep(weft_after(PAUSE_NS));
         }
     }
     drain(acceptor);
@@ -363,7 +363,7 @@ static int add(struct weft_http_server *server, int fd, const struct weft_addr *
 /* Opens a listener. Accepted connections inherit TCP_NODELAY. */
 static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
-    int fd = weft_listen_addr(addr, opts);
+    int fd = weft__listen_addr(addr, opts);
     if (fd >= 0 && addr->storage.ss_family != AF_UNIX) {
         weft_set_nodelay(fd, true);
     }

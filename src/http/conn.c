@@ -171,6 +171,7 @@ static void init(struct weft__http_conn *conn, const struct weft__http_arrival *
     conn->fd = arrival->fd;
     conn->worker = arrival->worker;
     conn->shard = &conn->server->shards[arrival->worker];
+    conn->deadline = WEFT_FOREVER;
     conn->peer = arrival->peer;
     conn->address = arrival->address;
     conn->fiber = weft_self();

@@ -80,6 +80,7 @@ struct weft__http_conn {
     weft_buf *out; /* NULL while there is nothing to write */
 
     int64_t now;                /* when the last bytes arrived */
+    int64_t deadline;           /* of the handler's call; WEFT_FOREVER outside of these */
     uint32_t served;            /* number of requests */
     uint32_t pending_responses; /* responses in the write buffer */
     uint32_t since_yield;       /* requests since the last yield */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <weft/http.h>
+#include "http/files.h"
 
 struct extension {
     const char *extension, *type;
@@ -81,7 +81,7 @@ static int compare(const void *key, const void *item)
     return strcasecmp(key, ((const struct extension *)item)->extension);
 }
 
-const char *weft_http_content_type(const char *name)
+const char *weft__http_content_type(const char *name)
 {
     const char *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
     if (!dot || (slash && dot < slash)) {

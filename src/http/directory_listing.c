@@ -81,7 +81,7 @@ static void collect(struct names *names, const struct weft_http_files *files, DI
 
 static int write_text(weft_http *req, const char *text)
 {
-    return weft_http_write(req, text, strlen(text));
+    return weft_http_write(req, text, strlen(text), WEFT_FOREVER);
 }
 
 /* Escapes text for HTML, or for a link, in which ':' would start a scheme and '?' a query. */
@@ -100,7 +100,7 @@ static int write_escaped(weft_http *req, const char *text, bool link)
             n += (size_t)snprintf(out + n, 8, "&#%d;", *at);
         }
     }
-    return weft_http_write(req, out, n);
+    return weft_http_write(req, out, n, WEFT_FOREVER);
 }
 
 static int write_entry(weft_http *req, const char *name)

@@ -142,7 +142,7 @@ void weft__http_file_date(const struct weft__http_file *file, char *out)
 {
     int64_t time = file->st.st_mtim.tv_sec;
     time = time < 0 ? 0 : time > WEFT_HTTP_DATE_LAST ? WEFT_HTTP_DATE_LAST : time;
-    weft_http_date_format(time, out);
+    weft_http_date_format(out, time);
     out[WEFT_HTTP_DATE_BYTES] = '\0';
 }
 
@@ -176,7 +176,7 @@ static struct weft__http_file *file_create(int fd, const struct stat *st, const 
     char *tail = (char *)(file + 1);
     char *bytes = tail + HEAD_MAX + len + 1;
     *file = (struct weft__http_file){
-        .refs = 1, .fd = fd, .st = *st, .path_len = len, .type = weft_http_content_type(name)};
+        .refs = 1, .fd = fd, .st = *st, .path_len = len, .type = weft__http_content_type(name)};
     make_head(file, tail);
     memcpy(tail + HEAD_MAX, path, len);
     tail[HEAD_MAX + len] = '\0';

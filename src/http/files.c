@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "http/conn.h"
 #include "http/files.h"
+#include "proto/http_value.h"
 
 enum { RANGES = 16, PART_HEAD = 256 };
 
@@ -19,10 +20,11 @@ enum { RANGES = 16, PART_HEAD = 256 };
  * --------------------------------------------------------------------------------------- */
 
 static int send_part(weft_http *req, const struct weft__http_file *file,
-                     const struct weft_http_range *range)
+                     const struct weft__http_range *range)
 {
-    return file->content ? weft_http_write(req, file->content + range->from, (size_t)range->len)
-                         : weft_http_send_file(req, file->fd, range->from, range->len);
+    return file->content
+               ? weft_http_write(req, file->content + range->from, (size_t)range->len, WEFT_FOREVER)
+               : weft_http_send_file(req, file->fd, range->from, range->len, WEFT_FOREVER);
 }
 
 static int set_validators(weft_http *req, const struct weft__http_file *file)
@@ -33,14 +35,14 @@ static int set_validators(weft_http *req, const struct weft__http_file *file)
     return err ? err : weft_http_set_header(req, "ETag", file->etag);
 }
 
-static void range_text(char *out, size_t size, const struct weft_http_range *range, uint64_t whole)
+static void range_text(char *out, size_t size, const struct weft__http_range *range, uint64_t whole)
 {
     snprintf(out, size, "bytes %llu-%llu/%llu", (unsigned long long)range->from,
              (unsigned long long)(range->from + range->len - 1), (unsigned long long)whole);
 }
 
 static int respond_range(weft_http *req, const struct weft__http_file *file,
-                         const struct weft_http_range *range)
+                         const struct weft__http_range *range)
 {
     char text[96];
     range_text(text, sizeof text, range, (uint64_t)file->st.st_size);
@@ -53,7 +55,7 @@ static int respond_range(weft_http *req, const struct weft__http_file *file,
 }
 
 static int part_head(char *out, const struct weft_http_files *files,
-                     const struct weft__http_file *file, const struct weft_http_range *range)
+                     const struct weft__http_file *file, const struct weft__http_range *range)
 {
     char text[96];
     range_text(text, sizeof text, range, (uint64_t)file->st.st_size);
@@ -62,7 +64,7 @@ static int part_head(char *out, const struct weft_http_files *files,
 }
 
 static int respond_ranges(weft_http *req, const struct weft_http_files *files,
-                          const struct weft__http_file *file, const struct weft_http_range *ranges,
+                          const struct weft__http_file *file, const struct weft__http_range *ranges,
                           int count)
 {
     char text[PART_HEAD];
@@ -78,11 +80,11 @@ static int respond_ranges(weft_http *req, const struct weft_http_files *files,
     err = err ? err : weft_http_set_content_length(req, total);
     for (int i = 0; i < count && !err; i++) {
         int n = part_head(text, files, file, &ranges[i]);
-        err = weft_http_write(req, text, (size_t)n);
+        err = weft_http_write(req, text, (size_t)n, WEFT_FOREVER);
         err = err ? err : send_part(req, file, &ranges[i]);
     }
     int n = snprintf(text, sizeof text, "\r\n--%s--\r\n", files->boundary);
-    return err ? err : weft_http_write(req, text, (size_t)n);
+    return err ? err : weft_http_write(req, text, (size_t)n, WEFT_FOREVER);
 }
 
 static int respond_unsatisfiable(weft_http *req, const struct weft__http_file *file)
@@ -107,7 +109,8 @@ static int respond_whole(weft_http *req, const struct weft__http_file *file)
     err = err ? err : set_validators(req, file);
     err = err ? err : weft_http_set_header(req, "Accept-Ranges", "bytes");
     err = err ? err : weft_http_set_content_length(req, (uint64_t)file->st.st_size);
-    return err ? err : weft_http_send_file(req, file->fd, 0, (uint64_t)file->st.st_size);
+    return err ? err
+               : weft_http_send_file(req, file->fd, 0, (uint64_t)file->st.st_size, WEFT_FOREVER);
 }
 
 static int respond_precondition(weft_http *req, const struct weft__http_file *file, int status)
@@ -144,23 +147,23 @@ static int respond_file(weft_http *req, const struct weft_http_files *files,
         return respond_whole(req, file);
     }
     weft__http_shard_date(req->conn->shard, req->conn->now);
-    struct weft_http_validators validators = {
+    struct weft__http_validators validators = {
         .etag = file->etag,
         .etag_len = file->etag_len,
         .modified = file->st.st_mtim.tv_sec,
         .now = req->conn->shard->seconds,
     };
-    int status = weft_http_precondition_check(head, req->data, &validators);
+    int status = weft__http_precondition_check(head, req->data, &validators);
     if (status) {
         return respond_precondition(req, file, status);
     }
     const struct weft_http_field *field = weft_http_head_field(head, WEFT_HTTP_RANGE);
-    if (!field || !weft_http_range_is_applicable(head, req->data, &validators)) {
+    if (!field || !weft__http_range_is_applicable(head, req->data, &validators)) {
         return respond_whole(req, file);
     }
-    struct weft_http_range ranges[RANGES];
-    int count = weft_http_range_parse(req->data + field->value.at, field->value.len,
-                                      (uint64_t)file->st.st_size, ranges, RANGES);
+    struct weft__http_range ranges[RANGES];
+    int count = weft__http_range_parse(ranges, RANGES, req->data + field->value.at,
+                                       field->value.len, (uint64_t)file->st.st_size);
     if (count < 0) {
         return respond_unsatisfiable(req, file);
     }

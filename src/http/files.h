@@ -74,4 +74,7 @@ void weft__http_cache_clear(struct weft__http_cache *cache);
 /* directory_listing.c: responds with the page for a directory; takes the descriptor. */
 int weft__http_respond_listing(weft_http *req, const struct weft_http_files *files, int fd);
 
+/* The content type for a file name, by its extension; a static string. */
+const char *weft__http_content_type(const char *name);
+
 #endif

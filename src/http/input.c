@@ -59,7 +59,7 @@ ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phas
         return err;
     }
     weft__http_phase_begin(conn, phase);
-    ssize_t got = weft_read(conn->fd, to, n, WEFT_FOREVER);
+    ssize_t got = weft_read(conn->fd, to, n, conn->deadline);
     weft__http_phase_end(conn);
     if (got > 0) {
         weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_IN, (uint64_t)got);

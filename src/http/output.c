@@ -72,14 +72,14 @@ static __attribute__((noinline)) ssize_t try_write_first(const struct weft__http
                                                          const struct iovec *iov, int count)
 {
     ssize_t n = write_once(conn, iov, count, 0);
-    return n == -ETIMEDOUT ? write_once(conn, iov, count, WEFT_FOREVER) : n;
+    return n == -ETIMEDOUT ? write_once(conn, iov, count, conn->deadline) : n;
 }
 
 static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
 {
     while (count) {
         ssize_t n = weft__http_write_begin(conn) ? try_write_first(conn, iov, count)
-                                                 : write_once(conn, iov, count, WEFT_FOREVER);
+                                                 : write_once(conn, iov, count, conn->deadline);
         weft__http_phase_end(conn);
         if (n < 0 || !count_written(conn, (size_t)n)) {
             return fail(conn, n < 0 ? (int)n : -ETIMEDOUT);
@@ -208,7 +208,7 @@ int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, u
     while (!err && n) {
         weft__http_write_begin(conn);
         ssize_t sent =
-            weft_sendfile(conn->fd, fd, at, n < FILE_MAX ? (size_t)n : FILE_MAX, WEFT_FOREVER);
+            weft_sendfile(conn->fd, fd, at, n < FILE_MAX ? (size_t)n : FILE_MAX, conn->deadline);
         weft__http_phase_end(conn);
         if (sent > 0) {
             at += sent;

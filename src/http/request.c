@@ -50,12 +50,6 @@ const struct weft_addr *weft_http_peer(const weft_http *req)
     return &req->conn->peer;
 }
 
-weft_http_server *weft_http_server_of(const weft_http *req)
-{
-    WEFT__NONNULL(req);
-    return req->conn->server;
-}
-
 int weft__http_decode_path(struct weft_http *req)
 {
     char *to = req->path_inline;

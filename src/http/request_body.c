@@ -51,7 +51,8 @@ static bool is_too_slow(const struct weft_http *req)
            (double)req->body_seen < (double)limits->body_rate * ((double)req->waited_ns / NS_PER_S);
 }
 
-/* Receives at least one byte from the client. */
+/* Receives at least one byte from the client. -EAGAIN: not before the deadline of the handler's
+ * call. */
 static ssize_t receive(struct weft_http *req, void *to, size_t n)
 {
     struct weft__http_conn *conn = req->conn;
@@ -72,7 +73,10 @@ static ssize_t receive(struct weft_http *req, void *to, size_t n)
     if (got == 0) {
         return weft__http_phase_timed_out(conn, WEFT__HTTP_BODY) ? -ETIMEDOUT : -ECONNRESET;
     }
-    return got > 0 && is_too_slow(req) ? -ETIMEDOUT : got;
+    if (got == -ETIMEDOUT && !conn->broken) {
+        got = -EAGAIN; /* the handler's deadline */
+    }
+    return (got > 0 || got == -EAGAIN) && is_too_slow(req) ? -ETIMEDOUT : got;
 }
 
 static ssize_t read_counted(struct weft_http *req, void *buf, size_t n)
@@ -108,8 +112,9 @@ static int next_piece(struct weft_http *req)
         conn->end += (size_t)got;
     }
     const void *piece;
-    ssize_t used = weft_http_chunked_next(&req->chunked, weft__http_input(conn) + conn->start,
-                                          conn->end - conn->start, &piece, &req->piece_len);
+    ssize_t used =
+        weft_http_chunked_next(&req->chunked, &piece, &req->piece_len,
+                               weft__http_input(conn) + conn->start, conn->end - conn->start);
     if (used < 0) {
         return req->chunked.refused == 413 ? -EMSGSIZE : -EBADMSG;
     }
@@ -139,7 +144,7 @@ static ssize_t read_chunked(struct weft_http *req, void *buf, size_t n)
     return (ssize_t)n;
 }
 
-ssize_t weft_http_read(weft_http *req, void *buf, size_t n)
+ssize_t weft_http_read(weft_http *req, void *buf, size_t n, int64_t deadline)
 {
     WEFT__NONNULL(req);
     if (req->body_err) {
@@ -148,8 +153,13 @@ ssize_t weft_http_read(weft_http *req, void *buf, size_t n)
     if (n == 0 || (req->body_done && !req->piece_len)) {
         return 0;
     }
+    req->conn->deadline = deadline;
     ssize_t got =
         req->head.body == WEFT_HTTP_CHUNKED ? read_chunked(req, buf, n) : read_counted(req, buf, n);
+    req->conn->deadline = WEFT_FOREVER;
+    if (got == -EAGAIN) {
+        return -ETIMEDOUT;
+    }
     if (got < 0) {
         return got == -EINTR || got == -ECANCELED ? got : fail(req, (int)got);
     }
@@ -172,7 +182,7 @@ void weft__http_body_finish(struct weft_http *req)
         return;
     }
     while (!req->body_done && dropped < WEFT__HTTP_DISCARD_MAX) {
-        ssize_t got = weft_http_read(req, scrap, sizeof scrap);
+        ssize_t got = weft_http_read(req, scrap, sizeof scrap, WEFT_FOREVER);
         if (got <= 0) {
             break;
         }

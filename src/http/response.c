@@ -358,11 +358,8 @@ static void count_content(struct weft_http *req, uint64_t n)
     req->sent += n;
 }
 
-int weft_http_write(weft_http *req, const void *buf, size_t n)
+static int write_part(struct weft_http *req, const void *buf, size_t n)
 {
-    WEFT__NONNULL(req);
-    WEFT__REQUIRE(req->stage != WEFT__HTTP_NOT_RESPONDED,
-                  "HTTP response written before weft_http_begin_response");
     if (req->stage == WEFT__HTTP_FIELDS) {
         int err = end_head(req);
         if (err) {
@@ -377,18 +374,29 @@ int weft_http_write(weft_http *req, const void *buf, size_t n)
                                              : weft__http_out_append(req->conn, buf, n);
 }
 
-int weft_http_flush(weft_http *req)
-{
-    WEFT__NONNULL(req);
-    int err = req->stage == WEFT__HTTP_FIELDS ? end_head(req) : 0;
-    return err ? err : weft__http_out_flush(req->conn);
-}
-
-int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n)
+int weft_http_write(weft_http *req, const void *buf, size_t n, int64_t deadline)
 {
     WEFT__NONNULL(req);
     WEFT__REQUIRE(req->stage != WEFT__HTTP_NOT_RESPONDED,
                   "HTTP response written before weft_http_begin_response");
+    req->conn->deadline = deadline;
+    int err = write_part(req, buf, n);
+    req->conn->deadline = WEFT_FOREVER;
+    return err;
+}
+
+int weft_http_flush(weft_http *req, int64_t deadline)
+{
+    WEFT__NONNULL(req);
+    req->conn->deadline = deadline;
+    int err = req->stage == WEFT__HTTP_FIELDS ? end_head(req) : 0;
+    err = err ? err : weft__http_out_flush(req->conn);
+    req->conn->deadline = WEFT_FOREVER;
+    return err;
+}
+
+static int send_file(struct weft_http *req, int fd, uint64_t offset, uint64_t n)
+{
     int err = req->stage == WEFT__HTTP_FIELDS ? end_head(req) : 0;
     if (err || req->framing == WEFT__HTTP_NO_CONTENT || n == 0) {
         return err;
@@ -403,10 +411,15 @@ int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n)
     return err;
 }
 
-bool weft_http_has_begun(const weft_http *req)
+int weft_http_send_file(weft_http *req, int fd, uint64_t offset, uint64_t n, int64_t deadline)
 {
     WEFT__NONNULL(req);
-    return req->stage != WEFT__HTTP_NOT_RESPONDED;
+    WEFT__REQUIRE(req->stage != WEFT__HTTP_NOT_RESPONDED,
+                  "HTTP response written before weft_http_begin_response");
+    req->conn->deadline = deadline;
+    int err = send_file(req, fd, offset, n);
+    req->conn->deadline = WEFT_FOREVER;
+    return err;
 }
 
 /* --- the end of a response -------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ int weft_http_server_route(weft_http_server *server, const char *method, const c
                                 opts ? opts->body_bytes : 0);
 }
 
-int weft_http_server_listen(weft_http_server *server, const char *address, struct weft_addr *bound)
+int weft_http_server_listen(weft_http_server *server, struct weft_addr *bound, const char *address)
 {
     WEFT__NONNULL(server);
     struct weft_addr addr, at;

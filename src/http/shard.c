@@ -23,7 +23,7 @@ void weft__http_shard_date_update(struct weft__http_shard *shard, int64_t now)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    weft_http_date_format(wall.tv_sec, shard->date + 6);
+    weft_http_date_format(shard->date + 6, wall.tv_sec);
     shard->seconds = wall.tv_sec;
     shard->date_until = now + NS_PER_S - wall.tv_nsec;
 }

@@ -120,7 +120,7 @@ static void *check_batch(void *arg)
     struct batch batch = *(struct batch *)arg;
     weft__free(arg);
     weft_idle_group *group = &batch.server->timeouts[batch.phase];
-    weft_sleep(1); /* the worker polls its driver before this sleep is over */
+    weft_sleep(weft_after(1)); /* the worker polls its driver before this sleep is over */
     do {
         weft_yield(); /* fibers that have something to read, or were woken, run first */
     } while ((batch.first = check_some(group, batch.first, batch.phase, YIELD_EVERY)));

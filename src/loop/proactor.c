@@ -21,9 +21,10 @@
 enum state { IDLE, IN_PROGRESS, ENDED };
 
 struct op {
+    int64_t result; /* these two are public */
+    void *arg;
     struct weft__loop_item item;
     weft_op_fn fn;
-    void *arg;
     struct iovec iov;       /* READ and WRITE */
     struct weft_addr *peer; /* ACCEPT */
     uint16_t kind;          /* ACCEPT: the flags of the accepted socket, WEFT__FD_... */
@@ -37,6 +38,9 @@ struct op {
     bool cancelling;        /* cancelled */
 };
 _Static_assert(sizeof(struct op) <= sizeof(weft_op), "an operation fits");
+_Static_assert(offsetof(struct op, result) == offsetof(weft_op, result) &&
+                   offsetof(struct op, arg) == offsetof(weft_op, arg),
+               "the public fields");
 
 static struct op *of(weft_op *op)
 {
@@ -46,6 +50,11 @@ static struct op *of(weft_op *op)
 static struct op *of_link(struct weft__list *link)
 {
     return link ? WEFT__LIST_OF(link, struct op, link) : NULL;
+}
+
+static struct op *of_item(struct weft__loop_item *item)
+{
+    return (struct op *)(void *)((char *)item - offsetof(struct op, item));
 }
 
 static void woken(struct weft__loop_item *item);
@@ -58,16 +67,6 @@ void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg)
         .arg = arg,
     };
     weft__list_init(&of(op)->link);
-}
-
-void *weft_op_arg(const weft_op *op)
-{
-    return ((const struct op *)(const void *)op)->arg;
-}
-
-int64_t weft_op_result(const weft_op *op)
-{
-    return ((const struct op *)(const void *)op)->item.op.result;
 }
 
 /* --- completion ------------------------------------------------------------------------- */
@@ -92,7 +91,7 @@ static void finish(struct op *op, int64_t result)
     } else if (op->item.op.code == WEFT__OP_READY && result == 0) {
         result = op->item.op.side == WEFT__SIDE_IN ? WEFT_READABLE : WEFT_WRITABLE;
     }
-    op->item.op.result = result;
+    op->result = result;
     op->state = ENDED;
     weft__list_push(&op->item.loop->done, &op->link);
 }
@@ -149,7 +148,7 @@ static struct op *first_in_queue(const struct op *op)
         at = weft__fd_next_locked(record, side, at);
     }
     weft__latch_unlock(&record->lock);
-    return (struct op *)(void *)at;
+    return at ? of_item((struct weft__loop_item *)(void *)at) : NULL;
 }
 
 /* --- with drivers that report readiness --------------------------------------------------- */
@@ -219,7 +218,7 @@ static void attempt(struct op *op)
 
 static void woken(struct weft__loop_item *item)
 {
-    struct op *op = (struct op *)(void *)item;
+    struct op *op = of_item(item);
     if (item->loop->completes || item->op.result != 0) {
         end(op, item->op.result);
     } else {
@@ -333,28 +332,28 @@ static bool is_socket(int fd)
 }
 
 /* Sockets are called with flags that prevent blocking and signals, whatever their mode. */
-int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset)
+static int start_transfer(weft_op *op, enum weft__side side, int fd, const void *buf, size_t n,
+                          int64_t offset, int flags)
 {
-    return offset < -1     ? -EINVAL
-           : is_socket(fd) ? weft_op_recv(op, fd, buf, n, 0)
-                           : start_vector(op, WEFT__OP_READ, WEFT__SIDE_IN, fd, buf, n, offset);
+    bool in = side == WEFT__SIDE_IN;
+    if (is_socket(fd)) {
+        return offset != -1
+                   ? offset < -1 ? -EINVAL : -ESPIPE
+                   : start_socket(op, in ? WEFT__OP_RECV : WEFT__OP_SEND, side, fd, buf, n, flags);
+    }
+    return offset < -1 || flags
+               ? -EINVAL
+               : start_vector(op, in ? WEFT__OP_READ : WEFT__OP_WRITE, side, fd, buf, n, offset);
 }
 
-int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset)
+int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset, int flags)
 {
-    return offset < -1     ? -EINVAL
-           : is_socket(fd) ? weft_op_send(op, fd, buf, n, 0)
-                           : start_vector(op, WEFT__OP_WRITE, WEFT__SIDE_OUT, fd, buf, n, offset);
+    return start_transfer(op, WEFT__SIDE_IN, fd, buf, n, offset, flags);
 }
 
-int weft_op_recv(weft_op *op, int fd, void *buf, size_t n, int flags)
+int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset, int flags)
 {
-    return start_socket(op, WEFT__OP_RECV, WEFT__SIDE_IN, fd, buf, n, flags);
-}
-
-int weft_op_send(weft_op *op, int fd, const void *buf, size_t n, int flags)
-{
-    return start_socket(op, WEFT__OP_SEND, WEFT__SIDE_OUT, fd, buf, n, flags);
+    return start_transfer(op, WEFT__SIDE_OUT, fd, buf, n, offset, flags);
 }
 
 int weft_op_accept(weft_op *op, int fd, struct weft_addr *peer)
@@ -437,7 +436,7 @@ int weft__proactor_deliver(weft_loop *loop)
         }
         op->state = IDLE;
         loop->ops--;
-        op->fn((weft_op *)(void *)op, op->item.op.result, op->arg); /* op may be freed */
+        op->fn((weft_op *)(void *)op, op->result, op->arg); /* op may be freed */
     }
     return n;
 }

@@ -306,7 +306,7 @@ void weft__reactor_remove_all(weft_loop *loop)
 
 /* --- public calls ----------------------------------------------------------------------------- */
 
-int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
+int weft_watch_add(weft_loop *loop, weft_watch **out, int fd, int events, weft_watch_fn fn,
                    void *arg)
 {
     int err = 0;

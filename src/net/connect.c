@@ -9,7 +9,7 @@
 
 static const struct weft__wait_kind connect_kind = {.name = "connect", .descriptor = true};
 
-int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
+int weft_connect(const struct weft_addr *addr, int64_t deadline)
 {
     int fd = weft__socket_open(addr->storage.ss_family, SOCK_STREAM);
     if (fd < 0) {
@@ -28,11 +28,4 @@ int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
         weft_close(fd);
     }
     return err < 0 ? (int)err : fd;
-}
-
-int weft_connect(const char *address, int64_t deadline)
-{
-    struct weft_addr addr;
-    int err = weft_addr_parse(&addr, address);
-    return err ? err : weft_connect_addr(&addr, deadline);
 }

@@ -29,7 +29,7 @@ static int set_options(int fd, int family, const struct weft_datagram_opts *opts
     return err;
 }
 
-int weft_datagram_open_addr(const struct weft_addr *addr, const struct weft_datagram_opts *opts)
+static int open_bound(const struct weft_addr *addr, const struct weft_datagram_opts *opts)
 {
     int family = addr->storage.ss_family;
     int fd = weft__socket_open(family, SOCK_DGRAM);
@@ -48,7 +48,7 @@ int weft_datagram_open(const char *address, const struct weft_datagram_opts *opt
 {
     struct weft_addr addr;
     int err = weft_addr_parse(&addr, address);
-    return err ? err : weft_datagram_open_addr(&addr, opts);
+    return err ? err : open_bound(&addr, opts);
 }
 
 int weft_datagram_set_peer(int fd, const struct weft_addr *peer)
@@ -69,7 +69,7 @@ static int bind_any(int fd, int family)
     return family == AF_UNIX ? weft__socket_bind(fd, SOCK_DGRAM, &any, 0) : 0;
 }
 
-int weft_datagram_connect_addr(const struct weft_addr *addr)
+int weft_datagram_connect(const struct weft_addr *addr)
 {
     int family = addr->storage.ss_family;
     int fd = weft__socket_open(family, SOCK_DGRAM);
@@ -82,13 +82,6 @@ int weft_datagram_connect_addr(const struct weft_addr *addr)
         weft_close(fd);
     }
     return err ? err : fd;
-}
-
-int weft_datagram_connect(const char *address)
-{
-    struct weft_addr addr;
-    int err = weft_addr_parse(&addr, address);
-    return err ? err : weft_datagram_connect_addr(&addr);
 }
 
 /* --- sending and receiving ----------------------------------------------------------------- */

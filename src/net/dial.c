@@ -177,13 +177,13 @@ int weft_dial(const char *address, const struct weft_dial_opts *opts, int64_t de
     char host[256];
     unsigned port;
     if (weft_addr_parse(&addrs[0], address) == 0) {
-        return weft_connect_addr(&addrs[0], deadline);
+        return weft_connect(&addrs[0], deadline);
     }
     int err = split(address, host, sizeof host, &port);
     if (err) {
         return err;
     }
-    int n = weft_resolve(host, port, addrs, MAX_ADDRS, opts ? &opts->resolve : NULL, deadline);
+    int n = weft_resolve(addrs, MAX_ADDRS, host, port, opts ? &opts->resolve : NULL, deadline);
     return n < 0 ? n
                  : weft_dial_addrs(addrs, (size_t)n, opts ? opts->attempt_delay_ns : 0, deadline);
 }

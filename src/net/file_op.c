@@ -115,7 +115,7 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
     if (record && !link_op(record, op)) {
         return -EBADF;
     }
-    int err = weft_blocking_call(NULL, perform, op, NULL, deadline);
+    int err = weft_blocking_call(NULL, NULL, perform, op, deadline);
     if (record) {
         unlink_op(record, op);
     }

@@ -57,7 +57,7 @@ static int bind_to(int fd, const struct weft_addr *addr, const struct weft_liste
     return err;
 }
 
-int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *options)
+int weft__listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *options)
 {
     struct weft_listen_opts opts = {0};
     if (options) {
@@ -85,7 +85,7 @@ int weft_listen(const char *address, const struct weft_listen_opts *opts)
 {
     struct weft_addr addr;
     int err = weft_addr_parse(&addr, address);
-    return err ? err : weft_listen_addr(&addr, opts);
+    return err ? err : weft__listen_addr(&addr, opts);
 }
 
 /* --- accept ------------------------------------------------------------------------------ */
@@ -166,7 +166,7 @@ static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool wa
     return got < 0 ? (int)got : weft__socket_register((int)got, flags);
 }
 
-int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
+int weft_accept(int fd, struct weft_addr *peer, int64_t deadline)
 {
     return accept_from(fd, peer, deadline, true);
 }
@@ -174,9 +174,4 @@ int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
 int weft__accept_or_exhausted(int fd, struct weft_addr *peer, int64_t deadline)
 {
     return accept_from(fd, peer, deadline, false);
-}
-
-int weft_accept(int fd, int64_t deadline)
-{
-    return weft_accept_from(fd, NULL, deadline);
 }

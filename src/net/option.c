@@ -76,15 +76,6 @@ int weft_set_buffers(int fd, int recv_bytes, int send_bytes)
     return err;
 }
 
-int weft_get_buffers(int fd, int *recv_bytes, int *send_bytes)
-{
-    socklen_t recv_len = sizeof *recv_bytes, send_len = sizeof *send_bytes;
-    return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, recv_bytes, &recv_len) == 0 &&
-                   getsockopt(fd, SOL_SOCKET, SO_SNDBUF, send_bytes, &send_len) == 0
-               ? 0
-               : -errno;
-}
-
 int weft_set_linger(int fd, int seconds)
 {
     const struct linger linger = {.l_onoff = seconds == 0};
@@ -97,11 +88,4 @@ int weft_set_linger(int fd, int seconds)
 int weft_set_busy_poll(int fd, int us)
 {
     return us < 0 ? -EINVAL : weft__socket_set(fd, SOL_SOCKET, SO_BUSY_POLL, us);
-}
-
-int weft_take_error(int fd)
-{
-    int err = 0;
-    socklen_t len = sizeof err;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 ? -err : -errno;
 }

@@ -213,7 +213,7 @@ static int query_servers(const char *host, unsigned port, struct weft_addr *out,
 }
 #endif
 
-int weft_resolve(const char *host, unsigned port, struct weft_addr *out, size_t max,
+int weft_resolve(struct weft_addr *out, size_t max, const char *host, unsigned port,
                  const struct weft_resolve_opts *options, int64_t deadline)
 {
     struct weft_resolve_opts opts = {0};

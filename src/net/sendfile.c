@@ -105,7 +105,7 @@ static int wait_either(int in, int out, int64_t deadline)
     if (!is_ready(out, POLLOUT)) {
         return weft__call_wait(out, WEFT__SIDE_OUT, deadline, &splice_kind);
     }
-    return weft_sleep(RETRY_NS);
+    return weft_sleep(weft_after(RETRY_NS));
 }
 
 /* Make sure that splice does not block on this descriptor. */

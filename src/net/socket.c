@@ -126,7 +126,7 @@ static int bind_with_retries(int fd, int type, const struct weft_addr *addr, int
                 break;
             }
         }
-        int ended = weft_sleep(RETRY_PAUSE_NS);
+        int ended = weft_sleep(weft_after(RETRY_PAUSE_NS));
         if (ended) {
             return ended;
         }

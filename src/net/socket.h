@@ -17,7 +17,10 @@ int weft__socket_register(int fd, unsigned flags);
 /* Create and register a socket. Returns the descriptor or an errno. */
 int weft__socket_open(int family, int type);
 
-/* As weft_accept_from, but returns the error at once when descriptors run out
+/* As weft_listen, for an address in binary form. */
+int weft__listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *opts);
+
+/* As weft_accept, but returns the error at once when descriptors run out
  * (weft__is_fd_exhaustion). */
 int weft__accept_or_exhausted(int fd, struct weft_addr *peer, int64_t deadline);
 

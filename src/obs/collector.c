@@ -236,7 +236,7 @@ static uint64_t sum_ns(uint64_t a, uint64_t b)
     return b < INT64_MAX - a ? a + b : INT64_MAX;
 }
 
-int weft_collector_read(weft_collector *collector, unsigned type, struct weft_perf_stats *out)
+int weft_collector_read(weft_collector *collector, struct weft_perf_stats *out, unsigned type)
 {
     WEFT__NONNULL(collector);
     const struct event_shard *event_shards =
@@ -279,13 +279,13 @@ void weft_collector_dump(weft_collector *collector, FILE *out)
     WEFT__NONNULL(collector);
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
         struct weft_perf_stats s;
-        if (weft_collector_read(collector, type, &s) == 0 && s.calls) {
+        if (weft_collector_read(collector, &s, type) == 0 && s.calls) {
             fprintf(out,
                     "%s %s calls=%" PRIu64 " total_us=%.1f mean_us=%.2f max_us=%.2f p50_us=%.2f"
                     " p90_us=%.2f p99_us=%.2f p999_us=%.2f count=%" PRIu64
                     " mean_count=%.2f max_count=%" PRIu64 " sum=%" PRIu64
                     " mean_sum=%.2f max_sum=%" PRIu64 "\n",
-                    collector->prefix, weft_perf_name(type), s.calls, (double)s.total_ns / 1e3,
+                    collector->prefix, weft__perf_name(type), s.calls, (double)s.total_ns / 1e3,
                     (double)s.mean_ns / 1e3, (double)s.max_ns / 1e3, (double)s.p50_ns / 1e3,
                     (double)s.p90_ns / 1e3, (double)s.p99_ns / 1e3, (double)s.p999_ns / 1e3,
                     s.count, s.mean_count, s.max_count, s.sum, s.mean_sum, s.max_sum);

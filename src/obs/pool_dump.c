@@ -7,6 +7,7 @@
 #include <weft/inspect.h>
 
 #include "base/nonnull.h"
+#include "obs/report.h"
 #include "sched/pool.h"
 
 static const char *state_name(enum weft_worker_state state)
@@ -19,7 +20,7 @@ static void dump_worker(weft_pool *pool, unsigned i, FILE *out)
 {
     struct weft_worker_stats w;
     char current[32] = "-";
-    weft_worker_stats(pool, i, &w);
+    weft_worker_stats(pool, &w, i);
     if (w.current) {
         weft_fiber_format(w.current, current, sizeof current);
     }
@@ -88,7 +89,7 @@ static void dump_watchdog(FILE *out)
 {
     struct weft_watchdog_stats w;
     weft_watchdog_stats(&w);
-    fprintf(out, "  watchdog: %s", weft_wake_source_name(w.wake_source));
+    fprintf(out, "  watchdog: %s", weft__wake_source_name(w.wake_source));
     if (w.wake_source == WEFT_WAKE_SOURCE_EXTERNAL) {
         fprintf(out, " (%s)", w.source_name);
     }

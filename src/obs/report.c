@@ -225,7 +225,7 @@ void weft_watchdog_stats(struct weft_watchdog_stats *out)
     out->cycles = weft__cycles_reported();
 }
 
-const char *weft_wake_source_name(enum weft_wake_source wake_source)
+const char *weft__wake_source_name(enum weft_wake_source wake_source)
 {
     static const char *const names[] = {"runs", "empty", "waiting for a timer",
                                         "waiting for an external wake source", "deadlock"};

@@ -18,6 +18,9 @@ bool weft__report_open(struct weft__report *report);
 /* Finish the text and pass it to the handler. */
 void weft__report_send(struct weft__report *report, enum weft_report_kind kind);
 
+/* The name of the constant, as dumps show it. */
+const char *weft__wake_source_name(enum weft_wake_source wake_source);
+
 /* The number of cycles reported so far. */
 uint64_t weft__cycles_reported(void);
 

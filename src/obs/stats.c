@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/nonnull.h"
 #include "base/objname.h"
+#include "buf/bufs.h"
 #include "sched/group_scheduler.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
@@ -46,7 +47,7 @@ static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *ou
     };
 }
 
-int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats *out)
+int weft_worker_stats(weft_pool *pool, struct weft_worker_stats *out, unsigned worker)
 {
     WEFT__NONNULL(pool);
     if (worker >= pool->worker_count) {
@@ -172,9 +173,10 @@ void weft_memory_stats(struct weft_memory_stats *out)
     };
 }
 
-size_t weft_stack_trim(void)
+void weft_memory_trim(void)
 {
-    return weft__stack_trim(0, SIZE_MAX);
+    weft__stack_trim(0, SIZE_MAX);
+    weft__buf_trim_pools();
 }
 
 void weft_pool_trace(weft_pool *pool, bool on)

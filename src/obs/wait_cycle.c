@@ -161,7 +161,7 @@ static void print_found(const struct cycle *cycle, void *arg)
     }
 }
 
-size_t weft_find_cycles(FILE *out)
+size_t weft_wait_cycles_dump(FILE *out)
 {
     return walk(print_found, out);
 }

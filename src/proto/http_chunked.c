@@ -178,8 +178,8 @@ static int step(weft_http_chunked *chunked, int state, unsigned char c)
     }
 }
 
-ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, size_t len,
-                               const void **body, size_t *body_len)
+ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void **body, size_t *body_len,
+                               const void *data, size_t len)
 {
     const unsigned char *p = data;
     size_t at = 0;

@@ -188,7 +188,7 @@ static int parse_asctime(struct reader r, int64_t *out)
     return finish(&r, &c, out);
 }
 
-int weft_http_date_parse(const char *text, size_t len, int64_t now, int64_t *out)
+int weft_http_date_parse(int64_t *out, const char *text, size_t len, int64_t now)
 {
     struct reader r = {text, text + len, false};
     if (len < 4) {
@@ -217,7 +217,7 @@ static char *put(char *to, const char *text, size_t len)
     return to + len;
 }
 
-void weft_http_date_format(int64_t seconds, char *out)
+void weft_http_date_format(char *out, int64_t seconds)
 {
     int64_t day = seconds / 86400, of_day = seconds % 86400;
     struct civil c;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/http_value.h"
 #include "proto/octet.h"
 
 /* --- entity tags ------------------------------------------------------------------------ */
@@ -32,8 +33,8 @@ static bool is_same_tag(const char *a, size_t a_len, const char *b, size_t b_len
     return a_len - a_weak == b_len - b_weak && memcmp(a + a_weak, b + b_weak, a_len - a_weak) == 0;
 }
 
-bool weft_http_etag_is_listed(const char *list, size_t len, const char *etag, size_t etag_len,
-                              bool weak)
+bool weft__http_etag_is_listed(const char *list, size_t len, const char *etag, size_t etag_len,
+                               bool weak)
 {
     if (!etag || tag_len(etag, etag_len) != etag_len || !etag_len) {
         return false;
@@ -68,14 +69,14 @@ bool weft_http_etag_is_listed(const char *list, size_t len, const char *etag, si
 /* Reports whether any field of this name lists the tag, or is "*" and a representation exists. */
 static bool is_any_listed(const weft_http_head *head, const char *data, const char *name,
                           const struct weft_http_field *field,
-                          const struct weft_http_validators *validators, bool weak)
+                          const struct weft__http_validators *validators, bool weak)
 {
     for (; field; field = weft_http_head_find(head, data, name, field)) {
         const char *text = data + field->value.at;
         size_t len = field->value.len;
         if (!validators->absent &&
             ((len == 1 && *text == '*') ||
-             weft_http_etag_is_listed(text, len, validators->etag, validators->etag_len, weak))) {
+             weft__http_etag_is_listed(text, len, validators->etag, validators->etag_len, weak))) {
             return true;
         }
     }
@@ -85,16 +86,16 @@ static bool is_any_listed(const weft_http_head *head, const char *data, const ch
 /* Returns false if there is no such field, it is not a date, or there is nothing to compare it
  * with. */
 static bool date_of(const weft_http_head *head, const char *data, enum weft_http_field_name name,
-                    const struct weft_http_validators *validators, int64_t *out)
+                    const struct weft__http_validators *validators, int64_t *out)
 {
     const struct weft_http_field *field = weft_http_head_field(head, name);
     return field && validators->modified >= 0 && !validators->absent &&
-           weft_http_date_parse(data + field->value.at, field->value.len, validators->now, out) ==
+           weft_http_date_parse(out, data + field->value.at, field->value.len, validators->now) ==
                0;
 }
 
-int weft_http_precondition_check(const weft_http_head *head, const void *data,
-                                 const struct weft_http_validators *validators)
+int weft__http_precondition_check(const weft_http_head *head, const void *data,
+                                  const struct weft__http_validators *validators)
 {
     bool reads = head->method == WEFT_HTTP_GET || head->method == WEFT_HTTP_HEAD;
     const struct weft_http_field *match = weft_http_head_field(head, WEFT_HTTP_IF_MATCH);
@@ -119,8 +120,8 @@ int weft_http_precondition_check(const weft_http_head *head, const void *data,
     return 0;
 }
 
-bool weft_http_range_is_applicable(const weft_http_head *head, const void *data,
-                                   const struct weft_http_validators *validators)
+bool weft__http_range_is_applicable(const weft_http_head *head, const void *data,
+                                    const struct weft__http_validators *validators)
 {
     const struct weft_http_field *field = weft_http_head_field(head, WEFT_HTTP_IF_RANGE);
     int64_t date;
@@ -134,7 +135,7 @@ bool weft_http_range_is_applicable(const weft_http_head *head, const void *data,
     size_t len = field->value.len;
     if (tag_len(text, len)) {
         return tag_len(text, len) == len &&
-               weft_http_etag_is_listed(text, len, validators->etag, validators->etag_len, false);
+               weft__http_etag_is_listed(text, len, validators->etag, validators->etag_len, false);
     }
     /* A date within the last minute is not a strong validator: the file could change twice in
      * that second. */

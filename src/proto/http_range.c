@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "proto/http_value.h"
 #include "proto/octet.h"
 
 /* Reads digits at *at and advances it. Numbers above 2^63 count as 2^63: they are beyond the end of
@@ -20,7 +21,7 @@ static bool take_number(const char **at, const char *end, uint64_t *out)
 
 /* Parses one of "a-b", "a-" and "-n". Returns false for bad syntax. A length of 0 means that the
  * range cannot be satisfied. */
-static bool take_range(const char *text, size_t len, uint64_t size, struct weft_http_range *out)
+static bool take_range(const char *text, size_t len, uint64_t size, struct weft__http_range *out)
 {
     const char *at = text, *end = text + len;
     uint64_t first = 0, last = 0;
@@ -34,18 +35,18 @@ static bool take_range(const char *text, size_t len, uint64_t size, struct weft_
     }
     if (!has_first) {
         uint64_t n = last < size ? last : size;
-        *out = (struct weft_http_range){size - n, n};
+        *out = (struct weft__http_range){size - n, n};
     } else if (first >= size) {
-        *out = (struct weft_http_range){0, 0};
+        *out = (struct weft__http_range){0, 0};
     } else {
         last = has_last && last < size ? last : size - 1;
-        *out = (struct weft_http_range){first, last - first + 1};
+        *out = (struct weft__http_range){first, last - first + 1};
     }
     return true;
 }
 
-int weft_http_range_parse(const char *text, size_t len, uint64_t size, struct weft_http_range *out,
-                          int max)
+int weft__http_range_parse(struct weft__http_range *out, int max, const char *text, size_t len,
+                           uint64_t size)
 {
     const char *item;
     size_t n;
@@ -59,7 +60,7 @@ int weft_http_range_parse(const char *text, size_t len, uint64_t size, struct we
     text += 6;
     len -= 6;
     while (weft__list_next(&text, &len, &item, &n)) {
-        struct weft_http_range range;
+        struct weft__http_range range;
         if (++seen > max || !take_range(item, n, size, &range)) {
             return 0;
         }

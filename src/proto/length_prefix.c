@@ -86,8 +86,8 @@ static ssize_t at_header(weft_length_prefix *length, const unsigned char *bytes,
     return at_body(length, bytes, len, out);
 }
 
-ssize_t weft_length_prefix_next(weft_length_prefix *length, const void *data, size_t len,
-                                struct weft_framed *out)
+ssize_t weft_length_prefix_next(weft_length_prefix *length, struct weft_framed *out,
+                                const void *data, size_t len)
 {
     if (length->weft_failed) {
         return -length->weft_failed;

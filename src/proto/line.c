@@ -84,7 +84,7 @@ static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len,
     return 0;
 }
 
-ssize_t weft_line_next(weft_line *line, const void *data, size_t len, struct weft_framed *out)
+ssize_t weft_line_next(weft_line *line, struct weft_framed *out, const void *data, size_t len)
 {
     switch (line->weft_state) {
     case SCAN:

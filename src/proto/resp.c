@@ -344,7 +344,7 @@ static ssize_t at_item(weft_resp *resp, const unsigned char *bytes, size_t len,
     return take_line(resp, bytes, len, at - 1, at + 1, out);
 }
 
-ssize_t weft_resp_next(weft_resp *resp, const void *data, size_t len, struct weft_resp_item *out)
+ssize_t weft_resp_next(weft_resp *resp, struct weft_resp_item *out, const void *data, size_t len)
 {
     switch (resp->weft_state) {
     case ITEM:

@@ -9,6 +9,7 @@
 #include "base/nonnull.h"
 #include "base/thread.h"
 #include "sched/pool.h"
+#include "sched/timer.h"
 
 #define STOP_GRACE_NS 1000000000
 
@@ -97,7 +98,32 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
     return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
 }
 
-int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
+/* The deadline of a run: a timer of the pool, which ends the caller's wait. */
+static void run_expired(weft_timer *timer, void *arg, uint64_t times)
+{
+    struct weft__waiter *waiter = arg;
+    (void)timer, (void)times;
+    if (!weft__waiter_fire_thread(waiter, WEFT__REASON_TIMEOUT)) {
+        /* The fiber has just ended, or a deadlock was found. */
+    }
+}
+
+static enum weft__reason lend_thread_until(weft_pool *pool, struct weft__waiter *waiter,
+                                           int64_t deadline)
+{
+    if (deadline == WEFT_FOREVER) {
+        return weft__pool_lend_thread(pool, waiter);
+    }
+    weft_timer timer;
+    weft_timer_init(&timer, run_expired, waiter, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set(&timer, deadline);
+    enum weft__reason reason = weft__pool_lend_thread(pool, waiter);
+    weft_timer_cancel_wait(&timer, WEFT_FOREVER);
+    weft_timer_deinit(&timer);
+    return reason;
+}
+
+int weft_pool_run(weft_pool *pool, void **result, weft_fn fn, void *arg, int64_t deadline)
 {
     WEFT__NONNULL(pool);
     int err = pool->group_sched ? -EINVAL : check_caller(pool);
@@ -116,10 +142,14 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
     struct weft__node node;
     weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
     weft__node_init(&node, &waiter, 0);
-    if (weft__join_arm(main_fiber, &node) &&
-        weft__pool_lend_thread(pool, &waiter) == WEFT__REASON_CANCEL) {
-        weft__join_disarm(main_fiber, &node);
-        err = -EDEADLK;
+    if (weft__join_arm(main_fiber, &node)) {
+        enum weft__reason reason = lend_thread_until(pool, &waiter, deadline);
+        err = reason == WEFT__REASON_CANCEL    ? -EDEADLK
+              : reason == WEFT__REASON_TIMEOUT ? -ETIMEDOUT
+                                               : 0;
+        if (err) {
+            weft__join_disarm(main_fiber, &node);
+        }
     }
     weft__pool_caller_leave(pool);
     if (err) {
@@ -242,14 +272,16 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
 
 /* --- weft_run --------------------------------------------------------------------------------- */
 
-/* After a deadlock: cancels the fibers, then aborts them. The pool is kept if some still remain. */
-static int end_deadlocked(weft_pool *pool)
+/* After a deadlock or the deadline: cancels the fibers, then aborts them. The pool is kept if some
+ * still remain. */
+static int end_unfinished(weft_pool *pool)
 {
     int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(STOP_GRACE_NS));
     return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(STOP_GRACE_NS)) : 0;
 }
 
-static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
+static int run_all(void **result, weft_fn fn, void *arg, const struct weft_pool_opts *options,
+                   int64_t deadline)
 {
     struct weft_pool_opts opts = {0};
     if (options) {
@@ -264,10 +296,11 @@ static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_
     WEFT__ASSERT(pool);
     err = weft_pool_start(pool);
     if (!err) {
-        err = weft_pool_run(pool, fn, arg, result);
-        int stopped = err == -EDEADLK ? err : weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+        err = weft_pool_run(pool, result, fn, arg, deadline);
+        bool unfinished = err == -EDEADLK || err == -ETIMEDOUT;
+        int stopped = unfinished ? err : weft_pool_stop(pool, WEFT_STOP_DRAIN, deadline);
         err = err ? err : stopped;
-        if (stopped == -EDEADLK && end_deadlocked(pool) != 0) {
+        if ((unfinished || stopped == -EDEADLK || stopped == -EBUSY) && end_unfinished(pool) != 0) {
             return err;
         }
     }
@@ -276,11 +309,12 @@ static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_
 }
 
 /* A cancellation of the calling thread is deferred: it would leave half a pool behind. */
-int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
+int weft_run(void **result, weft_fn fn, void *arg, const struct weft_pool_opts *options,
+             int64_t deadline)
 {
     int before;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    int err = run_all(fn, arg, result, options);
+    int err = run_all(result, fn, arg, options, deadline);
     pthread_setcancelstate(before, NULL);
     return err;
 }

@@ -23,7 +23,7 @@ static __attribute__((noinline)) bool *hooks_off_address(void)
 
 /* --- the hook library ------------------------------------------------------------------------- */
 
-void weft_hook_attach(void)
+void weft__hook_attach(void)
 {
     atomic_store_explicit(&loaded, true, memory_order_relaxed);
 }
@@ -92,7 +92,7 @@ static __attribute__((noinline)) void bind_here(struct weft__worker *w, struct w
     }
 }
 
-bool weft_hook_enter(void)
+bool weft__hook_enter(void)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = hooked_task(w);
@@ -102,7 +102,7 @@ bool weft_hook_enter(void)
     return task && task->pin >= 0;
 }
 
-bool weft_hook_can_wait(void)
+bool weft__hook_can_wait(void)
 {
     const struct weft__worker *w = weft__worker_self();
     return !w || weft__current(w);

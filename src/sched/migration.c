@@ -10,6 +10,7 @@
 
 #include <weft/fiber.h>
 
+#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/lock.h"
 #include "base/nonnull.h"
@@ -289,13 +290,17 @@ bool weft__migration_will_return_to(const struct weft__rare *rare, const weft_po
     return migration != NULL;
 }
 
-/* A call that a new fiber makes for a fiber that waits for its end. */
+/* A call that a new fiber makes for a caller that cannot migrate itself. The function may use the
+ * caller's stack, so the caller waits for its end once it has started. A caller that gives up
+ * before that leaves the record to the fiber, which then does not call the function. */
 struct remote_call {
     weft_fn fn;
     void *arg;
     struct weft__lock lock;
-    bool over;        /* under the lock: interrupts go to the caller again, */
-    bool interrupted; /* and so does one that no wait of the function delivered */
+    /* under the lock */
+    bool started, abandoned; /* at most one of them */
+    bool over;               /* interrupts go to the caller again, */
+    bool interrupted;        /* and so does one that no wait of the function delivered */
 };
 
 static void end_remote_call(void *arg)
@@ -311,6 +316,14 @@ static void *run_remote_call(void *arg)
 {
     struct remote_call *remote_call = arg;
     struct weft_fiber_cleanup end;
+    weft__lock(&remote_call->lock);
+    bool abandoned = remote_call->abandoned;
+    remote_call->started = !abandoned;
+    weft__unlock(&remote_call->lock);
+    if (abandoned) {
+        weft__free(remote_call);
+        return NULL;
+    }
     weft_fiber_cleanup_push(&end, end_remote_call, remote_call);
     void *value = remote_call->fn(remote_call->arg);
     weft_fiber_cleanup_pop(&end, true);
@@ -328,57 +341,91 @@ static void interrupt_remote_call(struct remote_call *remote_call, weft_fiber fi
     weft__unlock(&remote_call->lock);
 }
 
-/* Called by a fiber. A cancel or an interrupt of the waiting fiber is forwarded to the function,
- * as if the function ran here; after a cancel the fiber only waits for the end. */
-static int join_remote_call(struct remote_call *remote_call, weft_fiber fiber, void **result)
+/* True: the function has not started and never will; the record belongs to the fiber now. */
+static bool abandon_remote_call(struct remote_call *remote_call, weft_fiber fiber)
 {
-    int err = weft_join(fiber, result, WEFT_FOREVER);
-    while (err == -EINTR) {
-        interrupt_remote_call(remote_call, fiber);
-        err = weft_join(fiber, result, WEFT_FOREVER);
+    weft__lock(&remote_call->lock);
+    bool abandoned = remote_call->abandoned = !remote_call->started;
+    weft__unlock(&remote_call->lock);
+    if (abandoned) {
+        weft_fiber_detach(fiber);
     }
-    if (err == -ECANCELED) {
-        weft_cancel(fiber);
-        weft_fiber_shield_enter();
-        while ((err = weft_join(fiber, result, WEFT_FOREVER)) == -ECANCELED) {
+    return abandoned;
+}
+
+/* A cancel or an interrupt of a waiting fiber is forwarded to the function, as if the function ran
+ * here; after a cancel the fiber only waits for the end. Returns false if the call was abandoned. */
+static bool join_remote_call(struct remote_call *remote_call, weft_fiber fiber, void **result,
+                             int64_t deadline, int *err)
+{
+    bool cancelled = false, abandoned = false;
+    for (;;) {
+        *err = weft_join(fiber, result, deadline);
+        if (*err == -EINTR) {
+            interrupt_remote_call(remote_call, fiber);
+        } else if (*err == -ECANCELED && !cancelled) {
+            cancelled = true;
+            weft_cancel(fiber);
+            weft_fiber_shield_enter();
+        } else if (*err == -ECANCELED) {
             weft_yield(); /* an abort, which a shield does not defer */
+        } else if (*err == -ETIMEDOUT || *err == -EDEADLK) {
+            abandoned = abandon_remote_call(remote_call, fiber);
+            if (abandoned) {
+                break;
+            }
+            deadline = WEFT_FOREVER;
+        } else {
+            break;
         }
+    }
+    if (cancelled) {
         weft_fiber_shield_leave();
     }
-    if (remote_call->interrupted) {
-        weft_fiber_interrupt(weft_self());
+    return !abandoned;
+}
+
+static int call_by_fiber(weft_pool *pool, void **result, int worker, weft_fn fn, void *arg,
+                         int64_t deadline)
+{
+    struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
+    struct remote_call *remote_call = weft__alloc(sizeof *remote_call);
+    weft_fiber fiber;
+    if (!remote_call) {
+        return -ENOMEM;
+    }
+    remote_call->fn = fn;
+    remote_call->arg = arg;
+    int err = fn ? weft_pool_spawn(pool, &fiber, run_remote_call, remote_call, &opts) : -EINVAL;
+    if (err) {
+        weft__free(remote_call);
+        return err;
+    }
+    if (join_remote_call(remote_call, fiber, result, deadline, &err)) {
+        if (remote_call->interrupted) {
+            weft_fiber_interrupt(weft_self());
+        }
+        weft__free(remote_call);
     }
     return err;
 }
 
-/* For a caller that cannot migrate itself: a new fiber makes the call. Its end is awaited in every
- * case, because the function may use the caller's stack. */
-static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result,
-                         bool in_fiber)
-{
-    struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
-    struct remote_call remote_call = {.fn = fn, .arg = arg};
-    weft_fiber fiber;
-    int err = in_fiber ? weft_pool_spawn(pool, &fiber, run_remote_call, &remote_call, &opts)
-                       : weft_pool_spawn(pool, &fiber, fn, arg, &opts);
-    if (err) {
-        return err;
-    }
-    return in_fiber ? join_remote_call(&remote_call, fiber, result)
-                    : weft_join(fiber, result, WEFT_FOREVER);
-}
-
-int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result)
+int weft_pool_call(weft_pool *pool, void **result, int worker, weft_fn fn, void *arg,
+                   int64_t deadline)
 {
     WEFT__NONNULL(pool);
     struct weft__worker *w = weft__worker_self();
     if (!w || !weft__current(w) || (w->group_sched && w->pool != pool)) {
-        return call_by_fiber(pool, worker, fn, arg, result, w && weft__current(w));
+        return call_by_fiber(pool, result, worker, fn, arg, deadline);
     }
     struct weft_migration migration;
     int err = weft_migration_enter(&migration, pool, worker);
     if (err) {
         return err;
+    }
+    if (deadline != WEFT_FOREVER && weft_now() >= deadline) {
+        weft_migration_leave(&migration);
+        return -ETIMEDOUT;
     }
     void *value = fn(arg);
     weft_migration_leave(&migration);

@@ -60,7 +60,7 @@ static int register_locked(const char *name)
     if (!names[n]) {
         return -ENOMEM;
     }
-    atomic_store_explicit(&types, n + 1, memory_order_release); /* pairs: weft_perf_name */
+    atomic_store_explicit(&types, n + 1, memory_order_release); /* pairs: weft__perf_name */
     for (unsigned slot = 0; slot < WEFT__PERF_SLOTS; slot++) {
         if (accepts(callback_in(slot), n)) {
             accept_locked(slot, UINT64_C(1) << n);
@@ -80,7 +80,7 @@ int weft_perf_register(const char *name)
     return type;
 }
 
-const char *weft_perf_name(unsigned type)
+const char *weft__perf_name(unsigned type)
 {
     unsigned n = atomic_load_explicit(&types, memory_order_acquire); /* pairs: register_locked */
     return type < n ? names[type] : NULL;

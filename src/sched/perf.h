@@ -68,4 +68,7 @@ void weft__perf_emit(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
 /* For counts that are spread over shards: the calling worker's shard, or that of plain threads. */
 unsigned weft__perf_shard(void);
 
+/* The name of an event type: a string that is never freed; NULL if there is no such type. */
+const char *weft__perf_name(unsigned type);
+
 #endif

@@ -212,4 +212,7 @@ static inline void weft__pool_release(weft_pool *pool, uint64_t n)
     }
 }
 
+/* The member of a pool set that the placement rule chooses next. */
+weft_pool *weft__pool_set_next(weft_pool_set *pools);
+
 #endif

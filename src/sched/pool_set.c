@@ -122,7 +122,7 @@ static weft_pool *least_loaded(const weft_pool_set *pools)
     return best;
 }
 
-weft_pool *weft_pool_set_next(weft_pool_set *pools)
+weft_pool *weft__pool_set_next(weft_pool_set *pools)
 {
     WEFT__NONNULL(pools);
     if (pools->placement == WEFT_LEAST_LOADED) {
@@ -147,18 +147,18 @@ unsigned weft_pool_set_size(const weft_pool_set *pools)
 int weft_pool_set_submit(weft_pool_set *pools, weft_fn fn, void *arg)
 {
     WEFT__NONNULL(pools);
-    return weft_pool_submit(weft_pool_set_next(pools), fn, arg);
+    return weft_pool_submit(weft__pool_set_next(pools), fn, arg);
 }
 
 int weft_pool_set_spawn(weft_pool_set *pools, weft_fiber *out, weft_fn fn, void *arg,
                         const struct weft_fiber_opts *opts)
 {
     WEFT__NONNULL(pools);
-    return weft_pool_spawn(weft_pool_set_next(pools), out, fn, arg, opts);
+    return weft_pool_spawn(weft__pool_set_next(pools), out, fn, arg, opts);
 }
 
-int weft_pool_set_call(weft_pool_set *pools, weft_fn fn, void *arg, void **result)
+int weft_pool_set_call(weft_pool_set *pools, void **result, weft_fn fn, void *arg, int64_t deadline)
 {
     WEFT__NONNULL(pools);
-    return weft_call_on(weft_pool_set_next(pools), WEFT_ANY_WORKER, fn, arg, result);
+    return weft_pool_call(weft__pool_set_next(pools), result, WEFT_ANY_WORKER, fn, arg, deadline);
 }

@@ -27,16 +27,11 @@ int64_t weft_after(int64_t ns)
 
 static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
 
-int weft_sleep_until(int64_t deadline)
+int weft_sleep(int64_t deadline)
 {
     struct weft__waiter waiter;
     /* Linked into no source: only time, a cancel or an interrupt ends it. */
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &sleep_kind, 0);
     return reason == WEFT__REASON_TIMEOUT ? 0 : weft__reason_errno(reason);
-}
-
-int weft_sleep(int64_t ns)
-{
-    return weft_sleep_until(weft_after(ns));
 }

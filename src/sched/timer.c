@@ -233,13 +233,6 @@ bool weft_timer_set(weft_timer *timer, int64_t deadline)
     return set(timer, deadline, 0, WEFT_TIMER_ONCE);
 }
 
-bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
-{
-    WEFT__NONNULL(timer);
-    delay_ns = delay_ns > 0 ? delay_ns : 1;
-    return set(timer, weft__clock_add(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
-}
-
 bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,
                           enum weft_timer_repeat repeat)
 {

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/nonnull.h"
+#include "buf/bufs.h"
 
 #define LIMIT 65536u
 #define CHUNK 8192u
@@ -62,7 +63,7 @@ static ssize_t call(weft_reader *reader, const struct iovec *iov, int count, int
 
 static int reserve_space(weft_reader *reader, struct iovec *iov)
 {
-    int count = weft_bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
+    int count = weft__bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
     size_t space = 0;
     for (int i = 0; i < count; i++) {
         space += iov[i].iov_len;
@@ -73,7 +74,7 @@ static int reserve_space(weft_reader *reader, struct iovec *iov)
             return -ENOMEM;
         }
         weft_bufs_append(&reader->weft_buffered, added);
-        count = weft_bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
+        count = weft__bufs_tailroom_iovec(&reader->weft_buffered, iov, VECTORS);
     }
     return count;
 }
@@ -96,7 +97,7 @@ static ssize_t fill(weft_reader *reader, int64_t deadline)
     int count = reserve_space(reader, iov);
     ssize_t n = count < 0 ? count : call(reader, iov, count, deadline);
     if (n > 0) {
-        weft_bufs_commit(&reader->weft_buffered, (size_t)n);
+        weft__bufs_commit(&reader->weft_buffered, (size_t)n);
     } else if (reader->weft_buffered.bytes == 0) {
         weft_bufs_free(&reader->weft_buffered);
     }
@@ -143,7 +144,7 @@ static size_t contiguous_bytes(const weft_reader *reader)
     return first ? first->len : 0;
 }
 
-ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out, int64_t deadline)
+ssize_t weft_reader_peek(weft_reader *reader, const unsigned char **out, size_t n, int64_t deadline)
 {
     WEFT__NONNULL(reader);
     drop_returned(reader);
@@ -209,7 +210,7 @@ int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done
     return have == n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
-int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline)
+int weft_reader_read_bufs(weft_reader *reader, weft_bufs *out, size_t n, int64_t deadline)
 {
     WEFT__NONNULL(reader);
     drop_returned(reader);
@@ -218,7 +219,7 @@ int weft_reader_read_bufs(weft_reader *reader, size_t n, weft_bufs *out, int64_t
     }
     weft_bufs rest = {0};
     int err = fill_to(reader, n, deadline);
-    err = err ? err : weft_bufs_split(&reader->weft_buffered, n, &rest);
+    err = err ? err : weft__bufs_split(&reader->weft_buffered, n, &rest);
     if (err) {
         return err;
     }
@@ -295,8 +296,8 @@ static ssize_t read_until(weft_reader *reader, const unsigned char *delimiter, s
     return end - (ssize_t)len;
 }
 
-ssize_t weft_reader_read_until(weft_reader *reader, const void *delimiter, size_t len,
-                               const unsigned char **out, int64_t deadline)
+ssize_t weft_reader_read_until(weft_reader *reader, const unsigned char **out,
+                               const void *delimiter, size_t len, int64_t deadline)
 {
     WEFT__NONNULL(reader);
     WEFT__REQUIRE(len >= 1 && len <= MAX_DELIMITER, "a delimiter of %zu bytes; allowed are 1 to 16",

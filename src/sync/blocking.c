@@ -531,7 +531,7 @@ static void call_run(struct weft_blocking_job *job)
     call->value = call->fn(call->value);
 }
 
-int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **result,
+int weft_blocking_call(weft_blocking_pool *which, void **result, weft_fn fn, void *arg,
                        int64_t deadline)
 {
     weft_blocking_pool *pool = pool_or_default(which);

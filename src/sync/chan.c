@@ -96,12 +96,6 @@ size_t weft_chan_length(const weft_chan *c)
                                                           * instant */
 }
 
-size_t weft_chan_capacity(const weft_chan *c)
-{
-    WEFT__NONNULL_AS(c, "chan");
-    return c->max_capacity;
-}
-
 /* --- rarely needed ----------------------------------------------------------------------- */
 
 bool weft__chan_grow(weft_chan *c)

@@ -39,7 +39,7 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
                     struct weft__waiter *waiter, weft_mutex *mutex, unsigned *which,
                     int64_t deadline)
 {
-    WEFT__REQUIRE(!mutex || weft_mutex_is_mine(mutex),
+    WEFT__REQUIRE(!mutex || weft__mutex_is_mine(mutex),
                   "a condition is waited for with a mutex that the caller does not hold");
     weft__waiter_arm(waiter, WEFT__WAIT_PLAIN);
     for (unsigned i = 0; i < n; i++) {
@@ -73,7 +73,7 @@ int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline)
     return wait_for(&cond, 1, &node, &waiter, mutex, NULL, deadline);
 }
 
-int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, unsigned *which,
+int weft_cond_wait_any(unsigned *which, weft_cond *const *conds, unsigned n, weft_mutex *mutex,
                        int64_t deadline)
 {
     struct weft__waiter waiter;

@@ -203,12 +203,12 @@ int weft_future_map(weft_future *future, weft_future **out, weft_future_convert 
     return derive(&future, 1, out, MAP, fn, arg);
 }
 
-int weft_future_all(weft_future *const *futures, size_t n, weft_future **out)
+int weft_future_all(weft_future **out, weft_future *const *futures, size_t n)
 {
     return derive(futures, n, out, ALL, NULL, NULL);
 }
 
-int weft_future_any(weft_future *const *futures, size_t n, weft_future **out)
+int weft_future_any(weft_future **out, weft_future *const *futures, size_t n)
 {
     return n ? derive(futures, n, out, ANY, NULL, NULL) : -EINVAL;
 }

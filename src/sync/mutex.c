@@ -428,17 +428,11 @@ void weft_mutex_unlock(weft_mutex *mutex)
 
 /* --- queries, and stackless tasks ------------------------------------------------ */
 
-bool weft_mutex_is_mine(const weft_mutex *mutex)
+bool weft__mutex_is_mine(const weft_mutex *mutex)
 {
     WEFT__NONNULL(mutex);
     const struct weft__mutex *m = (const struct weft__mutex *)(const void *)mutex;
     return holder_in(load(m)) == weft__holder_of(weft__holder_caller());
-}
-
-weft_fiber weft_mutex_holder(const weft_mutex *mutex)
-{
-    WEFT__NONNULL(mutex);
-    return weft__mutex_holder((uint64_t)(uintptr_t)mutex);
 }
 
 bool weft__mutex_try(struct weft__mutex *m)

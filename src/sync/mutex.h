@@ -69,6 +69,8 @@ void weft__mutex_unlock_as(struct weft__mutex *mutex, uint64_t self);
 
 /* The fiber that holds the mutex at this address, as weft__wait_kind.holder. */
 uint64_t weft__mutex_holder(uint64_t on);
+/* True if the calling fiber or thread holds the mutex. */
+bool weft__mutex_is_mine(const weft_mutex *mutex);
 
 /* Locks uninterruptibly: no deadline, cancel, interrupt or abort ends the wait. */
 void weft__mutex_lock_uninterruptible(struct weft__mutex *mutex);

@@ -128,12 +128,6 @@ void weft_rwlock_deinit(weft_rwlock *lock)
                   "rwlock %s was destroyed while it is locked", name_of(l));
 }
 
-weft_fiber weft_rwlock_writer(const weft_rwlock *lock)
-{
-    WEFT__NONNULL(lock);
-    return weft__rwlock_holder((uint64_t)(uintptr_t)lock);
-}
-
 /* --- the queue, under the lock ------------------------------------------------------ */
 
 static void clear_queued_locked(struct weft__rwlock *l)

@@ -322,6 +322,7 @@ static int wait_locked(struct weft__scope *s, bool uninterruptible)
 static void cancel_after_wait(struct weft__scope *s, int err)
 {
     if (err == -ETIMEDOUT) {
+        s->close_deadline = WEFT_FOREVER; /* also if the scope was cancelled before */
         weft__source_lock(&s->source);
         expire_locked(s);
         weft__source_unlock(&s->source);
@@ -382,6 +383,7 @@ static void close_as_cleanup(void *arg)
 {
     struct weft__scope *s = arg;
     cancel_with(s, -ECANCELED);
+    weft__scope_close_begin(s, WEFT_FOREVER);
     wait_for_children(s, true);
     end(s);
 }
@@ -467,7 +469,14 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
     return 0;
 }
 
-int weft_scope_close(weft_scope *scope)
+/* The scope's own deadline counts here only where no timer keeps it: in a plain thread. */
+void weft__scope_close_begin(struct weft__scope *s, int64_t deadline)
+{
+    bool has_timer = s->opener || s->wheel;
+    s->close_deadline = has_timer || s->expired || deadline < s->deadline ? deadline : s->deadline;
+}
+
+int weft_scope_close(weft_scope *scope, int64_t deadline)
 {
     WEFT__NONNULL(scope);
     struct weft__scope *s = weft__scope_of(scope);
@@ -484,6 +493,7 @@ int weft_scope_close(weft_scope *scope)
                       opener_of(s).text);
         weft_fiber_cleanup_pop(&s->cleanup, false);
     }
+    weft__scope_close_begin(s, deadline);
     wait_for_children(s, false);
     end(s);
     return s->result;

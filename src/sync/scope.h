@@ -29,6 +29,7 @@ struct WEFT__OVERLAY weft__scope {
     int64_t deadline; /* the earliest, including enclosing scopes */
     weft_pool *pool;  /* runs the children */
     /* used by the opener only */
+    int64_t close_deadline;    /* of the wait in close; WEFT_FOREVER once it has come */
     weft_fiber opener;         /* 0: a plain thread */
     weft_pool *home;           /* the pool that the wheel belongs to */
     struct weft__wheel *wheel; /* holds the timer; NULL: none */
@@ -48,6 +49,7 @@ static inline struct weft__scope *weft__scope_of(weft_scope *scope)
 
 /* A stackless task opens a scope as a plain thread does, and closes it with these calls, possibly
  * several times:
+ *   begin   once, before the first arm;
  *   arm     links the node, whose waiter is armed. False: no child is left, nothing was linked;
  *           disarm, and finish with REASON_NONE;
  *   finish  after the wait has ended, for this reason, which cancels the children as close does.
@@ -57,11 +59,14 @@ bool weft__scope_arm(struct weft__scope *scope, struct weft__node *node);
 bool weft__scope_finish(struct weft__scope *scope, struct weft__node *node,
                         enum weft__reason reason, int *result);
 
-/* The time at which the runner of such a task, or the plain thread itself, ends the wait with
- * REASON_TIMEOUT. */
+/* Begins a close that waits until this deadline, and then cancels the children. */
+void weft__scope_close_begin(struct weft__scope *scope, int64_t deadline);
+
+/* The time at which the runner of such a task, or the closing fiber or thread itself, ends the wait
+ * with REASON_TIMEOUT. */
 static inline int64_t weft__scope_until(const struct weft__scope *scope)
 {
-    return scope->opener || scope->wheel || scope->expired ? WEFT_FOREVER : scope->deadline;
+    return scope->close_deadline;
 }
 
 /* A stackless child. Spawning it takes these steps:

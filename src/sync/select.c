@@ -125,7 +125,7 @@ static void finish_future(struct weft_case *one, struct weft__node *node, bool w
 /* A condition stores no signal. */
 static bool arm_cond(struct weft_case *one, struct weft__node *node)
 {
-    WEFT__REQUIRE(!one->item || weft_mutex_is_mine(one->item),
+    WEFT__REQUIRE(!one->item || weft__mutex_is_mine(one->item),
                   "a condition is selected with a mutex that the caller does not hold");
     weft__cond_arm(weft__cond_of(one->object), node);
     return true;

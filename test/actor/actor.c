@@ -34,13 +34,13 @@ TEST(counter_actor_sums_messages_and_returns_result)
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &counter, NULL, NULL), 0);
     for (uint64_t i = 1; i < 100; i++) {
-        CHECK_EQ(weft_actor_send(pid, "add", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "add", i, NULL, WEFT_BY_POLICY), 0);
     }
     struct weft_actor_info info;
     CHECK_EQ(weft_actor_info(pid, &info), 0);
     CHECK_STR(info.kind, "counter");
     CHECK_EQ(weft_actor_join(pid, &result, 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_send(pid, "add", 100, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "add", 100, NULL, WEFT_BY_POLICY), 0);
     int err = weft_actor_join(pid, &result, WEFT_FOREVER);
     if (err == 0) {
         CHECK_EQ(*(uint64_t *)(void *)result->data, 5050);
@@ -48,7 +48,7 @@ TEST(counter_actor_sums_messages_and_returns_result)
     } else {
         CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
-    CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
+    CHECK_EQ(weft_actor_send(pid, "add", 1, NULL, WEFT_BY_POLICY), -ESRCH);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     weft_host_destroy(host);
 }
@@ -90,16 +90,16 @@ TEST(forged_pid_matches_no_actor)
         snprintf(text, sizeof text, "<0.%u.%u.%u>", live.host, slots[i / 2],
                  i % 2 ? UINT32_MAX : UINT32_MAX - 1);
         CHECK_EQ(weft_pid_parse(&pid, text), 0);
-        CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
-        CHECK_EQ(weft_actor_send_until(pid, "add", 1, NULL, 0), -ESRCH);
-        CHECK_EQ(weft_actor_call(pid, "add", NULL, &buf, WEFT_FOREVER), -ESRCH);
+        CHECK_EQ(weft_actor_send(pid, "add", 1, NULL, WEFT_BY_POLICY), -ESRCH);
+        CHECK_EQ(weft_actor_send(pid, "add", 1, NULL, 0), -ESRCH);
+        CHECK_EQ(weft_actor_call(pid, &buf, "add", NULL, WEFT_FOREVER), -ESRCH);
         CHECK_EQ(weft_actor_join(pid, &buf, WEFT_FOREVER), -ESRCH);
         CHECK_EQ(weft_actor_kill(pid), -ESRCH);
         CHECK_EQ(weft_actor_cancel(pid, NULL), -ESRCH);
         CHECK_EQ(weft_actor_info(pid, &info), -ESRCH);
         CHECK_EQ(weft_actor_register(host, "nobody", pid), -ESRCH);
         CHECK_EQ(weft_actor_group_join(host, "nobodies", pid), -ESRCH);
-        CHECK_EQ(weft_actor_send_after(pid, "add", 1, NULL, WEFT_FOREVER, &ref), -ESRCH);
+        CHECK_EQ(weft_actor_send_at(pid, &ref, "add", 1, NULL, weft_after(WEFT_FOREVER)), -ESRCH);
     }
     CHECK_EQ(weft_actor_kill(live), 0);
     err = weft_actor_join(live, NULL, WEFT_FOREVER);
@@ -138,7 +138,7 @@ static int play(weft_actor *self, const struct weft_actor_event *events, size_t 
             memcpy(&p->other, events[i].buf->data, sizeof p->other);
             to = p->other;
         }
-        int err = weft_actor_send(to, "ball", events[i].tag + 1, NULL);
+        int err = weft_actor_send(to, "ball", events[i].tag + 1, NULL, WEFT_BY_POLICY);
         CHECK(err == 0 || err == -ESRCH);
         if (--p->left <= 0) {
             weft_out_done(out, NULL);
@@ -170,7 +170,7 @@ TEST(two_actors_exchange_messages_until_done)
     CHECK_EQ(weft_actor_spawn(host, &a, &player, "play", rounds), 0);
     CHECK_EQ(weft_actor_spawn(host, &b, &player, "play", rounds), 0);
     CHECK_EQ(weft_actor_spawn(host, NULL, &player, "play", rounds), -EAGAIN);
-    CHECK_EQ(weft_actor_send(a, "serve", 0, weft_buf_copy(&b, sizeof b)), 0);
+    CHECK_EQ(weft_actor_send(a, "serve", 0, weft_buf_copy(&b, sizeof b), WEFT_BY_POLICY), 0);
     int err = weft_actor_join(b, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ESRCH);
     err = weft_actor_join(a, NULL, WEFT_FOREVER);
@@ -320,7 +320,7 @@ TEST(messages_wait_for_immediate_and_late_completions)
     do { /* before that, the step with the other completions would also get the message */
         CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != WEFT_ACTOR_BLOCKED);
-    CHECK_EQ(weft_actor_send(pid, "last", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "last", 0, NULL, WEFT_BY_POLICY), 0);
     CHECK_EQ(weft_actor_info(pid, &info), 0);
     CHECK_EQ(info.state, WEFT_ACTOR_BLOCKED);
     CHECK_EQ(info.mailbox, 1);

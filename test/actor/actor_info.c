@@ -44,7 +44,7 @@ static int daughter_run(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind != WEFT_EVENT_CANCEL) {
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0 && event->kind != WEFT_EVENT_CANCEL) {
     }
     return 0;
 }
@@ -82,7 +82,7 @@ static char *dumped(weft_host *host, enum weft_dump_format format, size_t max)
     char *text;
     size_t len;
     FILE *out = open_memstream(&text, &len);
-    CHECK_EQ(weft_actor_dump(out, host, format, max), 0);
+    CHECK_EQ(weft_actor_dump(host, out, format, max), 0);
     fclose(out);
     return text;
 }
@@ -128,7 +128,7 @@ static void check_pages(weft_host *host, weft_pid parent)
     text = dumped(host, WEFT_DUMP_JSON, 1);
     CHECK(has(text, "\"cut\":1"));
     free(text);
-    CHECK_EQ(weft_actor_dump(stdout, host, (enum weft_dump_format)9, 0), -EINVAL);
+    CHECK_EQ(weft_actor_dump(host, stdout, (enum weft_dump_format)9, 0), -EINVAL);
 }
 
 /* Actors are recognizable among the fibers. */
@@ -169,7 +169,7 @@ TEST(actor_info_and_dump_show_parent_child_tree)
     CHECK_STR(info_of(parent).name, "");
     CHECK_EQ(weft_actor_register(host, "mother", parent), 0);
     CHECK_EQ(weft_actor_register(host, "also mother", parent), 0);
-    CHECK_EQ(weft_actor_send(parent, "greeting", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(parent, "greeting", 0, NULL, WEFT_BY_POLICY), 0);
     until(parent, WEFT_ACTOR_IDLE);
     struct weft_actor_info info = info_of(parent);
     CHECK(weft_pid_is_none(info.parent));

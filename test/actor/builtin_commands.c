@@ -60,10 +60,10 @@ static int sleep_step(weft_actor *self, const struct weft_actor_event *events, s
     int *seen = weft_actor_state(self);
     if (!n) {
         begun = weft_now();
-        CHECK_EQ(weft_out_after(out, 2, 6 * MS), 0);
+        CHECK_EQ(weft_out_at(out, 2, weft_after(6 * MS)), 0);
         CHECK_EQ(weft_out_at(out, 1, begun + 3 * MS), 0);
         CHECK_EQ(weft_out_at(out, 0, 0), 0);
-        CHECK_EQ(weft_out_after(out, 9, 3600000 * MS), 0); /* ends with its actor */
+        CHECK_EQ(weft_out_at(out, 9, weft_after(3600000 * MS)), 0); /* ends with its actor */
         return 0;
     }
     for (size_t i = 0; i < n; i++) {
@@ -100,8 +100,10 @@ static int send_step(weft_actor *self, const struct weft_actor_event *events, si
 {
     int *seen = weft_actor_state(self);
     if (!n) {
-        CHECK_EQ(weft_out_send(out, 1, partner, "hello", 42, weft_buf_copy("x", 1)), 0);
-        CHECK_EQ(weft_out_send(out, 2, gone, "hello", 42, weft_buf_copy("x", 1)), 0);
+        CHECK_EQ(weft_out_send(out, 1, partner, "hello", 42, weft_buf_copy("x", 1), WEFT_BY_POLICY),
+                 0);
+        CHECK_EQ(weft_out_send(out, 2, gone, "hello", 42, weft_buf_copy("x", 1), WEFT_BY_POLICY),
+                 0);
         return 0;
     }
     for (size_t i = 0; i < n; i++) {
@@ -177,7 +179,7 @@ static int spawn_step(weft_actor *self, const struct weft_actor_event *events, s
             weft_pid pid;
             CHECK_EQ(events[i].buf->len, sizeof pid);
             memcpy(&pid, events[i].buf->data, sizeof pid);
-            CHECK_EQ(weft_actor_send(pid, "hello", 42, NULL), 0);
+            CHECK_EQ(weft_actor_send(pid, "hello", 42, NULL, WEFT_BY_POLICY), 0);
         }
         ++*seen;
     }
@@ -195,7 +197,7 @@ TEST(spawn_command_completes_with_pid)
     atomic_store(&got, 0);
     run(&kind);
     while (atomic_load(&got) < 1) {
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     }
     end();
 }
@@ -228,7 +230,7 @@ static int watch_step(weft_actor *self, const struct weft_actor_event *events, s
         }
         CHECK(!events[i].topic);
         if (++*seen == 2 && !stay) { /* both immediate notifications have arrived */
-            CHECK_EQ(weft_actor_send(watched, "hello", 42, NULL), 0);
+            CHECK_EQ(weft_actor_send(watched, "hello", 42, NULL, WEFT_BY_POLICY), 0);
             CHECK_EQ(weft_actor_exit(failing, -ECHILD, weft_buf_copy("tired", 6)), 0);
         }
     }
@@ -356,12 +358,12 @@ TEST(actor_exit_abandons_running_blocking_function)
     end();
     weft_event_set(&may_end);
     while (atomic_load(&got) < 1) {
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     }
     struct weft_blocking_stats stats;
     do {
         weft_blocking_stats(NULL, &stats);
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     } while (stats.idle < stats.threads);
     weft_event_deinit(&running);
     weft_event_deinit(&may_end);
@@ -380,7 +382,7 @@ static int flush_step(weft_actor *self, const struct weft_actor_event *events, s
             CHECK_EQ(weft_out_blocking(out, 1, NULL, double_it, &got,
                                        weft_buf_copy(&value, sizeof value)),
                      0);
-            CHECK_EQ(weft_out_after(out, 2, 2 * MS), 0);
+            CHECK_EQ(weft_out_at(out, 2, weft_after(2 * MS)), 0);
         } else if (events[i].kind == WEFT_EVENT_COMPLETE) {
             CHECK_EQ(events[i].error, 0);
             if (++*phase == 2) {
@@ -416,7 +418,7 @@ static int poor_step(weft_actor *self, const struct weft_actor_event *events, si
     for (long k = 1; k <= 3; k++) {
         weft_buf *buf[3] = {weft_buf_copy("i", 1), weft_buf_copy("i", 1), weft_buf_copy("i", 1)};
         weft__alloc_fail_after(k, true);
-        int err = weft_out_send(out, 1, partner, "hello", 1, buf[0]);
+        int err = weft_out_send(out, 1, partner, "hello", 1, buf[0], WEFT_BY_POLICY);
         atomic_fetch_add(&failures, err == -ENOMEM);
         err = weft_out_spawn(out, 1, host, &child, "work", buf[1]);
         atomic_fetch_add(&failures, err == -ENOMEM);
@@ -477,7 +479,7 @@ static int want_step(weft_actor *self, const struct weft_actor_event *events, si
         return 0;
     }
     CHECK_EQ(want.spawn ? weft_out_spawn(out, 1, host, &child, "work", weft_buf_copy("i", 1))
-                        : weft_out_send(out, 1, partner, "hello", 1, NULL),
+                        : weft_out_send(out, 1, partner, "hello", 1, NULL, WEFT_BY_POLICY),
              0);
     take_messages();
     return 0;
@@ -494,7 +496,7 @@ static int keep_all(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    return weft_receive_topic(&event, "end", WEFT_FOREVER);
+    return weft_actor_receive_topic(&event, "end", WEFT_FOREVER);
 }
 
 static uint64_t done_so_far(void)
@@ -514,7 +516,7 @@ static void ask_in_want(bool spawn, long requests)
     want.requests = requests;
     completed_by = -ENOMEM; /* the actor ends with this if the completion cannot be delivered */
     uint64_t before = done_so_far() + spawn;
-    int err = weft_actor_exec(host, &kind, NULL, NULL, NULL, WEFT_FOREVER);
+    int err = weft_actor_exec(host, NULL, &kind, NULL, NULL, WEFT_FOREVER);
     CHECK(err == 0 || err == -ENOMEM);
     CHECK_EQ(done_so_far() - before, completed_by == 0);
 }
@@ -529,6 +531,6 @@ TEST(completion_is_delivered_despite_allocation_failures)
         ask_in_want(true, requests);
     }
     CHECK_EQ(completed_by, 0); /* the last round had enough memory */
-    CHECK_EQ(weft_actor_send(partner, "end", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(partner, "end", 0, NULL, WEFT_BY_POLICY), 0);
     end();
 }

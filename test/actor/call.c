@@ -102,25 +102,25 @@ TEST(call_from_thread_returns_reply_or_error)
 {
     weft_buf *reply = NULL;
     begin(1);
-    CHECK_EQ(weft_actor_call(pid, "square", number(7), &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(pid, &reply, "square", number(7), WEFT_FOREVER), 0);
     CHECK_EQ(read_number(reply), 49);
     weft_buf_free(reply);
-    CHECK_EQ(weft_actor_call(pid, "square", number(7), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(7), WEFT_FOREVER), 0);
     reply = NULL;
-    CHECK_EQ(weft_actor_call(pid, "fail", number(7), &reply, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_call(pid, &reply, "fail", number(7), WEFT_FOREVER), -EDOM);
     CHECK(!reply);
     uint64_t before = late();
-    CHECK_EQ(weft_actor_call(pid, "twice", NULL, &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(pid, &reply, "twice", NULL, WEFT_FOREVER), 0);
     CHECK(!reply);
-    CHECK_EQ(weft_actor_call(pid, "never", NULL, &reply, 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_call(pid, "never", NULL, &reply, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_call(pid, &reply, "never", NULL, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_call(pid, &reply, "never", NULL, weft_after(MS)), -ETIMEDOUT);
     CHECK_EQ(weft_actor_reply(0, 0, number(1)), -ESRCH);
     CHECK_EQ(weft_actor_reply(UINT64_MAX, 0, NULL), -ESRCH);
-    CHECK_EQ(weft_actor_call(pid, "square", number(7), NULL, WEFT_FOREVER),
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(7), WEFT_FOREVER),
              0); /* after its second reply */
     CHECK_EQ(late(), before + 3);
     end();
-    CHECK_EQ(weft_actor_call(pid, "square", number(7), &reply, WEFT_FOREVER), -ESRCH);
+    CHECK_EQ(weft_actor_call(pid, &reply, "square", number(7), WEFT_FOREVER), -ESRCH);
 }
 
 TEST(late_reply_is_discarded_and_counted)
@@ -130,11 +130,11 @@ TEST(late_reply_is_discarded_and_counted)
     uint64_t before = late();
     atomic_store(&late_answers, 0);
     for (int i = 0; i < 20; i++) {
-        CHECK_EQ(weft_actor_call(pid, "later", number(i), &reply, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_actor_call(pid, &reply, "later", number(i), 0), -ETIMEDOUT);
     }
     /* The slots of these calls have been reused by now. */
-    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "square", number(3), &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, &reply, "square", number(3), WEFT_FOREVER), 0);
     CHECK_EQ(read_number(reply), 9);
     weft_buf_free(reply);
     CHECK_EQ(atomic_load(&late_answers), 20);
@@ -145,9 +145,9 @@ TEST(late_reply_is_discarded_and_counted)
 TEST(call_to_actor_that_exits_returns_eownerdead)
 {
     begin(1);
-    CHECK_EQ(weft_actor_call(pid, "exit", NULL, NULL, WEFT_FOREVER), -EOWNERDEAD);
+    CHECK_EQ(weft_actor_call(pid, NULL, "exit", NULL, WEFT_FOREVER), -EOWNERDEAD);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
-    CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), -ESRCH);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER), -ESRCH);
     end();
 }
 
@@ -162,7 +162,7 @@ static int block(weft_actor *self, const struct weft_actor_event *events, size_t
 
 static void *call_blocked(void *arg)
 {
-    *(int *)arg = weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER);
+    *(int *)arg = weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER);
     return NULL;
 }
 
@@ -173,7 +173,7 @@ static void spawn_blocked(const struct weft_actor_kind *kind)
     CHECK_EQ(weft_actor_spawn(host, &pid, kind, NULL, NULL), 0);
     do {
         CHECK_EQ(weft_actor_info(pid, &info), 0);
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     } while (info.state != WEFT_ACTOR_BLOCKED);
 }
 
@@ -182,7 +182,7 @@ static void await_mailbox(unsigned n)
     struct weft_actor_info info;
     do {
         CHECK_EQ(weft_actor_info(pid, &info), 0);
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     } while (info.mailbox < n);
 }
 
@@ -214,7 +214,7 @@ TEST(call_dropped_from_full_mailbox_returns_enobufs)
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     spawn_blocked(&blocked);
     weft_pool *pool = start_waiting(&fiber, call_blocked, &answer);
-    CHECK_EQ(weft_actor_send(pid, "push", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "push", 0, NULL, WEFT_BY_POLICY), 0);
     join_waiting(pool, fiber);
     CHECK_EQ(answer, -ENOBUFS);
     CHECK_EQ(weft_actor_kill(pid), 0);
@@ -228,7 +228,7 @@ static void *call_often(void *arg)
     for (int i = 0; i < 200; i++) {
         weft_buf *reply = NULL;
         int n = (int)(uintptr_t)arg + i;
-        CHECK_EQ(weft_actor_call(pid, "square", number(n), &reply, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_call(pid, &reply, "square", number(n), WEFT_FOREVER), 0);
         CHECK_EQ(read_number(reply), n * n);
         weft_buf_free(reply);
     }
@@ -251,7 +251,7 @@ TEST(many_fibers_call_concurrently_get_own_replies)
 
 static void *call_later(void *arg)
 {
-    *(int *)arg = weft_actor_call(pid, "later", NULL, NULL, WEFT_FOREVER);
+    *(int *)arg = weft_actor_call(pid, NULL, "later", NULL, WEFT_FOREVER);
     return NULL;
 }
 
@@ -272,8 +272,8 @@ TEST(cancelled_fiber_leaves_call_and_reply_is_late)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(answer, -ECANCELED);
     uint64_t before = late();
-    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER), 0);
     CHECK_EQ(late(), before + 1);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
@@ -287,7 +287,7 @@ static void *call_in_time(void *arg)
     for (int i = 0; i < 300; i++) {
         weft_buf *reply = NULL;
         int err =
-            weft_actor_call(pid, "square", number(2), &reply, weft_after(rand_r(&seed) % 100000));
+            weft_actor_call(pid, &reply, "square", number(2), weft_after(rand_r(&seed) % 100000));
         CHECK(err == 0 || err == -ETIMEDOUT);
         CHECK((reply != NULL) == (err == 0));
         weft_buf_free(reply);
@@ -386,8 +386,8 @@ TEST(actor_call_command_completes_with_reply_or_error)
         CHECK(strchr(seen, '0' + tag)); /* in any order */
     }
     uint64_t before = late();
-    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER), 0);
     CHECK_EQ(late(), before + 1); /* the reply to the call that had timed out */
     end();
 }
@@ -413,8 +413,8 @@ TEST(reply_after_caller_exit_is_late)
         CHECK_EQ(weft_actor_spawn(host, &one, &hasty, NULL, NULL), 0);
         join(one);
     }
-    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "now", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&late_answers), 40);
     end();
 }
@@ -423,10 +423,10 @@ TEST(call_without_memory_returns_enomem)
 {
     int failures = 0;
     begin(1);
-    CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "square", number(1), WEFT_FOREVER), 0);
     weft_buf *request = number(2);
     weft__alloc_fail_after(1, true);
-    int err = weft_actor_call(pid, "never", request, NULL, 0);
+    int err = weft_actor_call(pid, NULL, "never", request, 0);
     weft__alloc_fail_after(0, false);
     CHECK(err == -ENOMEM || err == -ETIMEDOUT);
     failures += err == -ENOMEM;

@@ -77,7 +77,7 @@ static int serve_in_fiber(weft_actor *self, weft_buf **result)
     (void)result;
     for (;;) {
         const struct weft_actor_event *e;
-        int err = weft_receive(&e, WEFT_FOREVER);
+        int err = weft_actor_receive(&e, WEFT_FOREVER);
         if (err) {
             return err;
         }
@@ -104,7 +104,7 @@ struct caller {
 
 static void call(struct caller *caller)
 {
-    caller->err = weft_actor_call(pid, caller->topic, NULL, NULL, LONG);
+    caller->err = weft_actor_call(pid, NULL, caller->topic, NULL, LONG);
     atomic_store(&caller->over, true);
 }
 
@@ -207,15 +207,15 @@ static void finish(void)
 
 static void by_error(void)
 {
-    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL, WEFT_BY_POLICY), 0);
 }
 static void normally(void)
 {
-    CHECK_EQ(weft_actor_send(pid, "done", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "done", 0, NULL, WEFT_BY_POLICY), 0);
 }
 static void by_exit(void)
 {
-    CHECK_EQ(weft_actor_send(pid, "exit", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "exit", 0, NULL, WEFT_BY_POLICY), 0);
 }
 static void by_kill(void)
 {
@@ -356,8 +356,8 @@ TEST(close_callback_can_still_reply)
     begin(&server);
     start_callers("keep");
     await_kept(3);
-    CHECK_EQ(weft_actor_send(pid, "answer at close", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "answer at close", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL, WEFT_BY_POLICY), 0);
     join_callers(0);
     finish();
 }
@@ -387,13 +387,13 @@ TEST(supervisor_restart_fails_calls_of_old_incarnation)
     CHECK_EQ(weft_supervisor_start(host, &supervisor, &opts), 0);
     start_callers("keep");
     await_kept(3);
-    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL, WEFT_BY_POLICY), 0);
     join_callers(-EOWNERDEAD);
     while (atomic_load(&starts) < 2) {
         sched_yield();
     }
     /* The restarted actor has no state of its predecessor, and replies. */
-    CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "echo", NULL, LONG), 0);
     finish();
 }
 
@@ -445,11 +445,11 @@ static void upgrade(uint64_t how, bool answered)
     begin(&older);
     start_callers("keep");
     await_kept(3);
-    CHECK_EQ(weft_actor_send(pid, "upgrade", how, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0); /* after the upgrade */
-    CHECK_EQ(weft_actor_send(pid, "answer", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "upgrade", how, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "echo", NULL, LONG), 0); /* after the upgrade */
+    CHECK_EQ(weft_actor_send(pid, "answer", 0, NULL, WEFT_BY_POLICY), 0);
     join_callers(answered ? 0 : -EOWNERDEAD);
-    CHECK_EQ(weft_actor_call(pid, "echo", NULL, NULL, LONG), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "echo", NULL, LONG), 0);
     finish();
 }
 
@@ -478,8 +478,9 @@ TEST(call_kept_by_refused_upgrade_fails_on_next_upgrade)
     begin(&older);
     start_callers("keep");
     await_kept(3);
-    CHECK_EQ(weft_actor_send(pid, "upgrade", 3, NULL), 0); /* the upgrade is refused */
-    CHECK_EQ(weft_actor_send(pid, "upgrade", 2, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "upgrade", 3, NULL, WEFT_BY_POLICY),
+             0); /* the upgrade is refused */
+    CHECK_EQ(weft_actor_send(pid, "upgrade", 2, NULL, WEFT_BY_POLICY), 0);
     join_callers(-EOWNERDEAD);
     finish();
 }
@@ -526,7 +527,7 @@ static int hand_on(weft_actor *self, const struct weft_actor_event *events, size
             if (strcmp(events[i].topic, "lazy") != 0) {
                 CHECK_EQ(weft_actor_call_transfer(events[i].tag, second), 0);
             }
-            CHECK_EQ(weft_actor_send(second, "take", events[i].tag, NULL), 0);
+            CHECK_EQ(weft_actor_send(second, "take", events[i].tag, NULL, WEFT_BY_POLICY), 0);
             atomic_fetch_add(&kept, 1);
         } else {
             weft_out_done(out, NULL);
@@ -572,7 +573,7 @@ TEST(transferred_call_survives_callee_exit)
     begin_routed("hand on");
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
-    CHECK_EQ(weft_actor_send(second, "answer", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(second, "answer", 0, NULL, WEFT_BY_POLICY), 0);
     join_callers(0);
     finish();
 }
@@ -660,7 +661,7 @@ TEST(caller_gone_before_callee_exit_is_not_notified)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(callers[1].err, -ECANCELED);
-    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "fail", 0, NULL, WEFT_BY_POLICY), 0);
     CHECK(weft_actor_join(pid, NULL, WEFT_FOREVER) < 0);
     CHECK_EQ(callers[2].err, 1);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
@@ -680,7 +681,7 @@ static void count(int err)
 
 static void *call_shortly(void *arg)
 {
-    count(weft_actor_call(pid, "keep", NULL, NULL, *(int64_t *)arg));
+    count(weft_actor_call(pid, NULL, "keep", NULL, *(int64_t *)arg));
     return NULL;
 }
 
@@ -750,7 +751,7 @@ TEST(call_without_memory_releases_mailbox_capacity)
             CHECK_EQ(weft_actor_info(pid, &info), 0);
         } while (info.state != WEFT_ACTOR_BLOCKED);
         weft__alloc_fail_after(1 + i % 2, false); /* for the envelope, or for the table */
-        int err = weft_actor_call(pid, "keep", NULL, NULL, 0);
+        int err = weft_actor_call(pid, NULL, "keep", NULL, 0);
         weft__alloc_fail_after(0, false);
         CHECK(err == -ENOMEM || err == -ETIMEDOUT);
         CHECK_EQ(weft_actor_info(pid, &info), 0);

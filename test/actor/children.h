@@ -152,7 +152,7 @@ static inline struct weft_child_info await_state(weft_pid supervisor, const char
 static inline void tell(weft_pid supervisor, const char *name, const char *topic)
 {
     weft_pid pid = await_state(supervisor, name, WEFT_CHILD_RUNNING).pid;
-    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL, WEFT_BY_POLICY), 0);
 }
 
 static inline int stop(weft_pid supervisor)

@@ -63,7 +63,7 @@ static void end(void)
 static void await_notes(int n)
 {
     while (atomic_load(&noted) < n) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
 }
 
@@ -72,9 +72,9 @@ TEST(delayed_message_arrives_at_its_time_not_earlier)
     weft_pid pid = begin(2);
     int64_t now = weft_now();
     uint64_t a, b;
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 3, weft_buf_copy("x", 1), 20 * MS, &a), 0);
-    CHECK_EQ(weft_actor_send_at(pid, "tick", 2, NULL, now + 10 * MS, &b), 0);
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, NULL, 0, NULL), 0);
+    CHECK_EQ(weft_actor_send_at(pid, &a, "tick", 3, weft_buf_copy("x", 1), weft_after(20 * MS)), 0);
+    CHECK_EQ(weft_actor_send_at(pid, &b, "tick", 2, NULL, now + 10 * MS), 0);
+    CHECK_EQ(weft_actor_send_at(pid, NULL, "tick", 1, NULL, weft_after(0)), 0);
     CHECK(a != b && a != 0 && b != 0);
     await_notes(3);
     CHECK_EQ(1 << tags[0] | 1 << tags[1] | 1 << tags[2], 1 << 1 | 1 << 2 | 1 << 3);
@@ -84,21 +84,25 @@ TEST(delayed_message_arrives_at_its_time_not_earlier)
     CHECK_EQ(weft_actor_send_cancel(a), -ENOENT);
     CHECK_EQ(weft_actor_send_cancel(b), -ENOENT);
     end();
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 0, NULL), -ESRCH);
+    CHECK_EQ(weft_actor_send_at(pid, NULL, "tick", 1, weft_buf_copy("x", 1), weft_after(0)),
+             -ESRCH);
     pid = (weft_pid){0};
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 0, NULL), -ESRCH);
+    CHECK_EQ(weft_actor_send_at(pid, NULL, "tick", 1, weft_buf_copy("x", 1), weft_after(0)),
+             -ESRCH);
 }
 
 TEST(send_cancel_returns_0_once_then_enoent)
 {
     weft_pid pid = begin(1);
     uint64_t ref;
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 3600000 * MS, &ref), 0);
+    CHECK_EQ(
+        weft_actor_send_at(pid, &ref, "tick", 1, weft_buf_copy("x", 1), weft_after(3600000 * MS)),
+        0);
     CHECK_EQ(weft_actor_send_cancel(ref), 0);
     CHECK_EQ(weft_actor_send_cancel(ref), -ENOENT);
     CHECK_EQ(weft_actor_send_cancel(0), -ENOENT);
     CHECK_EQ(weft_actor_send_cancel(UINT64_MAX), -ENOENT);
-    CHECK_EQ(weft_actor_send_at(pid, "tick", 1, NULL, WEFT_FOREVER, &ref), 0);
+    CHECK_EQ(weft_actor_send_at(pid, &ref, "tick", 1, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_actor_send_cancel(ref), 0);
     CHECK_EQ(atomic_load(&noted), 0);
     end();
@@ -109,13 +113,13 @@ TEST(periodic_send_keeps_rate_until_cancelled)
     weft_pid pid = begin(1);
     uint64_t ref;
     int64_t first = weft_after(5 * MS);
-    CHECK_EQ(weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1), first, 0, &ref), -EINVAL);
-    CHECK_EQ(weft_actor_send_every(pid, "tick", 7, weft_buf_copy("x", 1), first, 2 * MS, &ref), 0);
+    CHECK_EQ(weft_actor_send_every(pid, &ref, "tick", 1, weft_buf_copy("x", 1), first, 0), -EINVAL);
+    CHECK_EQ(weft_actor_send_every(pid, &ref, "tick", 7, weft_buf_copy("x", 1), first, 2 * MS), 0);
     await_notes(5);
     CHECK_EQ(weft_actor_send_cancel(ref), 0);
     CHECK_EQ(weft_actor_send_cancel(ref), -ENOENT);
     int seen = atomic_load(&noted);
-    CHECK_EQ(weft_actor_send_after(pid, "tick", 9, NULL, 20 * MS, NULL), 0);
+    CHECK_EQ(weft_actor_send_at(pid, NULL, "tick", 9, NULL, weft_after(20 * MS)), 0);
     for (int i = seen;; i++) {
         await_notes(i + 1);
         if (tags[i] == 9) {
@@ -134,10 +138,10 @@ TEST(delayed_sends_are_cancelled_when_actor_exits)
     weft_pid pid = begin(1);
     uint64_t refs[100];
     for (int i = 0; i < 100; i++) {
-        int err = i % 2 ? weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 3600000 * MS,
-                                                &refs[i])
-                        : weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1),
-                                                weft_after(3600000 * MS), MS, &refs[i]);
+        int err = i % 2 ? weft_actor_send_at(pid, &refs[i], "tick", 1, weft_buf_copy("x", 1),
+                                             weft_after(3600000 * MS))
+                        : weft_actor_send_every(pid, &refs[i], "tick", 1, weft_buf_copy("x", 1),
+                                                weft_after(3600000 * MS), MS);
         CHECK_EQ(err, 0);
     }
     CHECK_EQ(weft_actor_kill(pid), 0);
@@ -180,14 +184,15 @@ TEST(delayed_message_to_full_mailbox_is_dead_letter)
     CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_USER, never_done, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &small, NULL, NULL), 0);
     do {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
         CHECK_EQ(weft_actor_info(pid, &info), 0);
     } while (info.state != WEFT_ACTOR_BLOCKED);
     for (int i = 0; i < 20; i++) {
-        CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 2 * MS, NULL), 0);
+        CHECK_EQ(
+            weft_actor_send_at(pid, NULL, "tick", 1, weft_buf_copy("x", 1), weft_after(2 * MS)), 0);
     }
     do {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
         weft_host_stats(host, &stats);
     } while (stats.dead_letters < 19);
     CHECK_EQ(weft_command_complete(pid, 0, 0, NULL), 0);
@@ -208,9 +213,11 @@ static void *set_and_cancel(void *arg)
     for (int i = 0; i < EACH; i++) {
         uint64_t ref;
         int64_t delay = rand_r(&seed) % (200 * 1000);
-        CHECK_EQ(weft_actor_send_after(target, "tick", 1, weft_buf_copy("x", 1), delay, &ref), 0);
+        CHECK_EQ(
+            weft_actor_send_at(target, &ref, "tick", 1, weft_buf_copy("x", 1), weft_after(delay)),
+            0);
         if (rand_r(&seed) % 4) {
-            weft_sleep(rand_r(&seed) % 50000);
+            weft_sleep(weft_after(rand_r(&seed) % 50000));
         }
         int err = weft_actor_send_cancel(ref);
         CHECK(err == 0 || err == -ENOENT);
@@ -246,7 +253,7 @@ TEST(every_delayed_send_is_cancelled_or_delivered)
         pthread_join(threads[i], NULL);
     }
     while (atomic_load(&arrived) + atomic_load(&cancelled) < THREADS * EACH) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(atomic_load(&arrived) + atomic_load(&cancelled), THREADS * EACH);
     end();
@@ -262,10 +269,10 @@ TEST(actors_exit_while_periodic_sends_fire)
         CHECK_EQ(weft_actor_spawn(host, &pid, &noter, NULL, NULL), 0);
         for (int k = 0; k < 4; k++) {
             CHECK_EQ(
-                weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1), 0, 70000, &refs[k]),
+                weft_actor_send_every(pid, &refs[k], "tick", 1, weft_buf_copy("x", 1), 0, 70000),
                 0);
         }
-        weft_sleep(i % 4 * 40000);
+        weft_sleep(weft_after(i % 4 * 40000));
         CHECK(weft_actor_send_cancel(refs[0]) == 0);
         CHECK_EQ(weft_actor_kill(pid), 0);
         int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
@@ -283,7 +290,7 @@ TEST(delayed_send_without_memory_fails_without_leak)
         uint64_t ref = 0;
         weft_buf *buf = weft_buf_copy("x", 1);
         weft__alloc_fail_after(k, true);
-        int err = weft_actor_send_after(pid, "tick", 1, buf, 3600000 * MS, &ref);
+        int err = weft_actor_send_at(pid, &ref, "tick", 1, buf, weft_after(3600000 * MS));
         weft__alloc_fail_after(0, false);
         CHECK(err == 0 || err == -ENOMEM);
         failures += err != 0;

@@ -19,13 +19,13 @@ TEST(dynamic_children_are_added_and_removed)
     weft_pid children[20];
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 0);
     for (int i = 0; i < 20; i++) {
-        CHECK_EQ(weft_supervisor_add(pid, named(i), &children[i], WEFT_FOREVER), 0);
+        CHECK_EQ(weft_supervisor_add(pid, &children[i], named(i), WEFT_FOREVER), 0);
     }
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 20);
     forget();
-    CHECK_EQ(weft_actor_send(children[7], "crash", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(children[7], "crash", 0, NULL, WEFT_BY_POLICY), 0);
     await("-7 +7"); /* with separate input */
-    CHECK_EQ(weft_actor_send(children[8], "finish", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(children[8], "finish", 0, NULL, WEFT_BY_POLICY), 0);
     while (weft_supervisor_children(pid, NULL, 0) != 19) {
         sched_yield();
     }
@@ -36,10 +36,10 @@ TEST(dynamic_children_are_added_and_removed)
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
     atomic_store(&refusals, 1);
     weft_pid none;
-    CHECK_EQ(weft_supervisor_add(pid, named(99), &none, WEFT_FOREVER), -EADDRINUSE);
+    CHECK_EQ(weft_supervisor_add(pid, &none, named(99), WEFT_FOREVER), -EADDRINUSE);
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
     CHECK_EQ(stop(pid), 0);
-    CHECK_EQ(weft_supervisor_add(pid, named(100), &none, WEFT_FOREVER), -ESRCH);
+    CHECK_EQ(weft_supervisor_add(pid, &none, named(100), WEFT_FOREVER), -ESRCH);
     CHECK_EQ(weft_supervisor_remove(pid, children[0], WEFT_FOREVER), -ESRCH);
     end_host(host);
 }
@@ -65,8 +65,8 @@ TEST(add_child_to_plain_actor_returns_enotsup)
     weft_host *host = make_host();
     weft_pid pid, child;
     CHECK_EQ(weft_actor_spawn(host, &pid, &yes, NULL, NULL), 0);
-    CHECK_EQ(weft_supervisor_add(pid, NULL, &child, WEFT_FOREVER), -ENOTSUP);
-    CHECK_EQ(weft_supervisor_add(pid, named(1), &child, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_supervisor_add(pid, &child, NULL, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_supervisor_add(pid, &child, named(1), WEFT_FOREVER), -ENOTSUP);
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), -ESRCH);
     end_host(host);
 }
@@ -112,7 +112,7 @@ TEST(dynamic_child_is_not_started_if_reply_lacks_memory)
     int there = 0;
     for (int i = 0; i < 20; i++) {
         atomic_store(&thirsty, i % 2 == 1);
-        int err = weft_supervisor_add(pid, NULL, &child, WEFT_FOREVER);
+        int err = weft_supervisor_add(pid, &child, NULL, WEFT_FOREVER);
         weft__alloc_fail_after(0, false);
         give_back();
         CHECK(err == 0 || err == -ENOMEM);
@@ -130,7 +130,7 @@ TEST(unanswered_supervisor_request_times_out)
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = patient, .count = 1}), a,
              none;
-    CHECK_EQ(weft_supervisor_add(pid, NULL, &none, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_supervisor_add(pid, &none, NULL, WEFT_FOREVER), -ENOTSUP);
     a = look(pid, "a").pid;
     tell(pid, "a", "stubborn");
     await("+a !a");

@@ -37,7 +37,7 @@ static int do_harm_in_a_fiber(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    while (weft_receive(&event, WEFT_FOREVER) == 0) {
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0) {
         if (strcmp(event->topic, "write in a fiber") == 0) {
             *(volatile char *)nowhere = 1;
         }
@@ -68,7 +68,7 @@ static void run(void *arg)
     }
     const struct weft_actor_kind *kind = strstr(topic, "fiber") ? &in_a_fiber : &in_steps;
     CHECK_EQ(weft_actor_spawn(host, &pid, kind, NULL, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL, WEFT_BY_POLICY), 0);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
 }
 

@@ -42,7 +42,7 @@ static int add_up(weft_actor *self, weft_buf **result)
     uint64_t *total = weft_actor_state(self);
     CHECK(weft_actor_self() == self);
     while (*total < 5050) {
-        CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
         CHECK_EQ(event->kind, WEFT_EVENT_MESSAGE);
         CHECK_STR(event->topic, "add");
         *total += event->tag;
@@ -93,7 +93,7 @@ TEST(fiber_actor_receives_messages_and_returns_result)
     CHECK_EQ(weft_actor_spawn(host, &pid, &adder, "count", input), 0);
     CHECK_EQ(weft_actor_join(pid, NULL, 0), -ETIMEDOUT);
     for (uint64_t i = 2; i < 100; i++) {
-        CHECK_EQ(weft_actor_send(pid, "add", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "add", i, NULL, WEFT_BY_POLICY), 0);
     }
     until(pid, WEFT_ACTOR_IDLE);
     struct weft_actor_info info = info_of(pid);
@@ -102,7 +102,7 @@ TEST(fiber_actor_receives_messages_and_returns_result)
     CHECK_EQ(info.mailbox, 0);
     CHECK_STR(info.topic, "add");
     CHECK_STR(info.kind, "adder");
-    CHECK_EQ(weft_actor_send(pid, "add", 100, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "add", 100, NULL, WEFT_BY_POLICY), 0);
     int err = weft_actor_join(pid, &result, WEFT_FOREVER);
     if (err == 0) {
         CHECK_EQ(*(uint64_t *)(void *)result->data, 5050);
@@ -110,7 +110,7 @@ TEST(fiber_actor_receives_messages_and_returns_result)
     } else {
         CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
-    CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
+    CHECK_EQ(weft_actor_send(pid, "add", 1, NULL, WEFT_BY_POLICY), -ESRCH);
     CHECK_EQ(weft_actor_info(pid, &info), -ESRCH);
     CHECK_EQ(atomic_exchange(&closed, 0), 1);
     weft_buf_free(input);
@@ -122,8 +122,9 @@ static int answer(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE) {
-        CHECK_EQ(weft_actor_send(event->from, "answer", event->tag + 1, weft_actor_take_buf(event)),
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE) {
+        CHECK_EQ(weft_actor_send(event->from, "answer", event->tag + 1, weft_actor_take_buf(event),
+                                 WEFT_BY_POLICY),
                  0);
     }
     return 0;
@@ -136,8 +137,8 @@ static int ask(weft_actor *self, weft_buf **result)
     weft_pid other = *(weft_pid *)weft_actor_state(self);
     (void)result;
     for (uint64_t i = 0; i < 1000; i++) {
-        CHECK_EQ(weft_actor_send(other, "ask", i, text("hello")), 0);
-        CHECK_EQ(weft_receive_topic(&event, "answer", WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_send(other, "ask", i, text("hello"), WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, "answer", WEFT_FOREVER), 0);
         CHECK(weft_pid_equal(event->from, other));
         CHECK_EQ(event->tag, i + 1);
         CHECK_STR((char *)event->buf->data, "hello");
@@ -166,7 +167,7 @@ static int ask_in_steps(weft_actor *self, const struct weft_actor_event *events,
     if (next == 1000) {
         weft_out_done(out, NULL);
     } else {
-        CHECK_EQ(weft_actor_send(other, "ask", next, NULL), 0);
+        CHECK_EQ(weft_actor_send(other, "ask", next, NULL, WEFT_BY_POLICY), 0);
     }
     return 0;
 }
@@ -217,28 +218,28 @@ static int choose(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive_topic(&event, "begin", WEFT_FOREVER), 0); /* sent last */
-    CHECK_EQ(weft_receive_topic(&event, "nothing", 0), -ETIMEDOUT);
-    CHECK_EQ(weft_receive_topic(&event, "nothing", weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive_topic(&event, "begin", WEFT_FOREVER), 0); /* sent last */
+    CHECK_EQ(weft_actor_receive_topic(&event, "nothing", 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive_topic(&event, "nothing", weft_after(1000000)), -ETIMEDOUT);
     CHECK_EQ(info_of(weft_actor_pid(self)).mailbox, 6); /* 1 A b 2 c D */
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_receive_topic(&event, "digit", 0), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, "digit", 0), 0);
         note(event);
     }
-    CHECK_EQ(weft_receive_topic(&event, "digit", 0), -ETIMEDOUT);
-    CHECK_EQ(weft_receive_if(&event, is_lower, order, 0), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "digit", 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive_if(&event, is_lower, order, 0), 0);
     note(event);
-    CHECK_EQ(weft_receive(&event, 0), 0);
+    CHECK_EQ(weft_actor_receive(&event, 0), 0);
     note(event);
-    CHECK_EQ(weft_receive_if(&event, is_cancel, NULL, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive_if(&event, is_cancel, NULL, 0), -ETIMEDOUT);
     CHECK_EQ(weft_actor_cancel(weft_actor_pid(self), "now"), 0);
-    CHECK_EQ(weft_receive_topic(&event, "letter", 0), 0); /* the cancel stays pending */
+    CHECK_EQ(weft_actor_receive_topic(&event, "letter", 0), 0); /* the cancel stays pending */
     note(event);
-    CHECK_EQ(weft_actor_send(weft_actor_pid(self), "letter", 'e', NULL), 0);
-    CHECK_EQ(weft_receive(&event, 0), 0);
+    CHECK_EQ(weft_actor_send(weft_actor_pid(self), "letter", 'e', NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_receive(&event, 0), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_CANCEL);
     CHECK_STR((char *)event->buf->data, "now");
-    while (weft_receive(&event, 0) == 0) {
+    while (weft_actor_receive(&event, 0) == 0) {
         note(event);
     }
     CHECK_EQ(info_of(weft_actor_pid(self)).mailbox, 0);
@@ -252,9 +253,11 @@ TEST(selective_receive_keeps_unmatched_messages_in_order)
     weft_host *host = make_host(1);
     CHECK_EQ(weft_actor_spawn(host, &whose, &chooser, NULL, NULL), 0);
     for (const char *t = tags; *t; t++) {
-        CHECK_EQ(weft_actor_send(whose, *t < 'A' ? "digit" : "letter", (uint64_t)*t, NULL), 0);
+        CHECK_EQ(weft_actor_send(whose, *t < 'A' ? "digit" : "letter", (uint64_t)*t, NULL,
+                                 WEFT_BY_POLICY),
+                 0);
     }
-    CHECK_EQ(weft_actor_send(whose, "begin", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(whose, "begin", 0, NULL, WEFT_BY_POLICY), 0);
     joins(whose, 0);
     CHECK_STR(order, "12bAcDe");
     end_host(host);
@@ -265,7 +268,7 @@ static int take_few(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self, (void)result;
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_receive_topic(&event, "wanted", WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, "wanted", WEFT_FOREVER), 0);
     }
     return 0;
 }
@@ -278,12 +281,12 @@ TEST(messages_never_received_become_dead_letters)
     weft_pid pid;
     CHECK_EQ(weft_actor_spawn(host, &pid, &taker, NULL, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_actor_send(pid, "unwanted", 0, text("a")), 0);
-        CHECK_EQ(weft_actor_send(pid, "wanted", 0, text("b")), 0);
+        CHECK_EQ(weft_actor_send(pid, "unwanted", 0, text("a"), WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, "wanted", 0, text("b"), WEFT_BY_POLICY), 0);
     }
-    CHECK_EQ(weft_actor_send(pid, "unwanted", 0, text("c")), 0);
+    CHECK_EQ(weft_actor_send(pid, "unwanted", 0, text("c"), WEFT_BY_POLICY), 0);
     until(pid, WEFT_ACTOR_IDLE);
-    CHECK_EQ(weft_actor_send(pid, "wanted", 0, text("d")), 0);
+    CHECK_EQ(weft_actor_send(pid, "wanted", 0, text("d"), WEFT_BY_POLICY), 0);
     joins(pid, 0);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     weft_host_stats(host, &stats);
@@ -299,12 +302,12 @@ static int hear_cancel(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_CANCEL);
     CHECK_STR((char *)event->buf->data, "please");
     CHECK(!weft_fiber_is_cancelled()); /* it may still be waiting */
-    CHECK_EQ(weft_sleep(1000), 0);
-    CHECK_EQ(weft_receive(&event, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
+    CHECK_EQ(weft_actor_receive(&event, 0), -ETIMEDOUT);
     atomic_fetch_add(&seen, 1);
     return -EDOM;
 }
@@ -328,10 +331,10 @@ static int hear_kill(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self;
-    CHECK_EQ(weft_receive_topic(&event, "never", WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_actor_receive_topic(&event, "never", WEFT_FOREVER), -ECANCELED);
     CHECK(weft_fiber_is_cancelled());
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED); /* despite the message */
-    CHECK_EQ(weft_sleep(1000), -ECANCELED);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), -ECANCELED); /* despite the message */
+    CHECK_EQ(weft_sleep(weft_after(1000)), -ECANCELED);
     *result = text("lost");
     atomic_fetch_add(&seen, 1);
     return 0;
@@ -345,7 +348,7 @@ TEST(kill_ends_receive)
     struct weft_host_stats stats;
     weft_pid pid;
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "other", 0, text("x")), 0);
+    CHECK_EQ(weft_actor_send(pid, "other", 0, text("x"), WEFT_BY_POLICY), 0);
     until(pid, WEFT_ACTOR_IDLE);
     CHECK_EQ(weft_actor_kill(pid), 0);
     joins(pid, -ECANCELED);
@@ -366,7 +369,7 @@ static int block(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_event_wait(&never, WEFT_FOREVER), -ECANCELED);
     weft_fiber_shield_enter();
     CHECK_EQ(weft_event_wait(&shielded, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_receive(&event, 0), -ECANCELED);
+    CHECK_EQ(weft_actor_receive(&event, 0), -ECANCELED);
     weft_fiber_shield_leave();
     atomic_fetch_add(&seen, 1);
     weft_fiber_exit(NULL);
@@ -382,7 +385,7 @@ TEST(kill_ends_other_waits_and_weft_exit_ends_fiber_actor)
     weft_event_init(&shielded, NULL);
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
     until(pid, WEFT_ACTOR_BLOCKED);
-    CHECK_EQ(weft_actor_send(pid, "kept", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "kept", 0, NULL, WEFT_BY_POLICY), 0);
     CHECK_EQ(info_of(pid).mailbox, 1);
     CHECK_EQ(info_of(pid).state, WEFT_ACTOR_BLOCKED);
     CHECK_EQ(weft_actor_kill(pid), 0);
@@ -441,8 +444,8 @@ static int interrupted(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -EINTR);
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), -EINTR);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
     CHECK_STR(event->topic, "go");
     return 0;
 }
@@ -455,7 +458,7 @@ TEST(interrupt_ends_one_receive)
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
     until(pid, WEFT_ACTOR_IDLE);
     CHECK_EQ(weft_fiber_interrupt(pid.id), 0);
-    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL, WEFT_BY_POLICY), 0);
     joins(pid, 0);
     end_host(host);
 }
@@ -477,7 +480,7 @@ static int wait_and_fail(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive_topic(&event, "fail", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "fail", WEFT_FOREVER), 0);
     return -EDOM;
 }
 
@@ -506,11 +509,11 @@ static int watch(weft_actor *self, weft_buf **result)
                  host, &pids[1], &blocked,
                  &(struct weft_actor_spawn_opts){.self = self, .link = true, .monitor = &refs[1]}),
              0);
-    CHECK_EQ(weft_actor_monitor(self, pids[1], &refs[2]), 0);
-    CHECK_EQ(weft_actor_send(pids[0], "fail", 0, NULL), 0);
-    CHECK_EQ(weft_receive_if(&event, is_down, &refs[0], WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_monitor(self, &refs[2], pids[1]), 0);
+    CHECK_EQ(weft_actor_send(pids[0], "fail", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_receive_if(&event, is_down, &refs[0], WEFT_FOREVER), 0);
     CHECK_EQ(event->error, -EDOM);
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0); /* from the link, which it traps */
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0); /* from the link, which it traps */
     CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
     CHECK_EQ(event->error, -EDOM);
     CHECK(weft_pid_equal(event->from, pids[0]));
@@ -518,16 +521,16 @@ static int watch(weft_actor *self, weft_buf **result)
         weft_yield();
     }
     CHECK_EQ(weft_actor_exit(pids[1], -EXDEV, text("because")), 0); /* it does not trap */
-    CHECK_EQ(weft_receive_if(&event, is_down, &refs[1], WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_if(&event, is_down, &refs[1], WEFT_FOREVER), 0);
     CHECK_EQ(event->error, -EXDEV);
     CHECK_STR((const char *)event->reason->data, "because");
-    CHECK_EQ(weft_receive_topic(&event, "none", 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive_topic(&event, "none", 0), -ETIMEDOUT);
     CHECK_EQ(weft_actor_demonitor(self, refs[2]), 0); /* skipped by the receive: never delivered */
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
-    CHECK_EQ(weft_receive(&event, 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_monitor(self, pids[0], &again), 0); /* already ended */
-    CHECK_EQ(weft_receive_if(&event, is_down, &again, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive(&event, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_monitor(self, &again, pids[0]), 0); /* already ended */
+    CHECK_EQ(weft_actor_receive_if(&event, is_down, &again, WEFT_FOREVER), 0);
     CHECK_EQ(event->error, -ESRCH);
     *result = text("done");
     return 0;
@@ -539,7 +542,7 @@ TEST(links_and_monitors_work_for_fiber_actors)
     weft_host *host = make_host(2);
     weft_buf *result = NULL;
     weft_event_init(&never, NULL);
-    CHECK_EQ(weft_actor_exec(host, &watcher, NULL, NULL, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_exec(host, &result, &watcher, NULL, NULL, WEFT_FOREVER), 0);
     CHECK_STR((char *)result->data, "done");
     weft_buf_free(result);
     CHECK_EQ(atomic_exchange(&seen, 0), 1);
@@ -579,7 +582,7 @@ static int link_and_trap(weft_actor *self, weft_buf **result)
     (void)result;
     block_until_it_fails(self);
     weft_actor_trap(self, true); /* too late */
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), -ECANCELED);
     return 0;
 }
 
@@ -589,7 +592,7 @@ TEST(linked_exit_ends_fiber_actor_with_same_reason)
         .name = "linked", .run = link_and_block, .close = count_close};
     weft_host *host = make_host(2);
     weft_event_init(&never, NULL);
-    CHECK_EQ(weft_actor_exec(host, &linked, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_exec(host, NULL, &linked, NULL, NULL, WEFT_FOREVER), -EDOM);
     CHECK_EQ(atomic_exchange(&closed, 0), 1);
     end_host(host);
 }
@@ -600,8 +603,8 @@ TEST(unlink_or_trap_after_linked_exit_does_not_revive_fiber_actor)
     static const struct weft_actor_kind traps = {.name = "traps", .run = link_and_trap};
     weft_host *host = make_host(2);
     weft_event_init(&never, NULL);
-    CHECK_EQ(weft_actor_exec(host, &unlinks, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
-    CHECK_EQ(weft_actor_exec(host, &traps, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_exec(host, NULL, &unlinks, NULL, NULL, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_exec(host, NULL, &traps, NULL, NULL, WEFT_FOREVER), -EDOM);
     end_host(host);
 }
 
@@ -618,7 +621,7 @@ static int trap_and_not(weft_actor *self, weft_buf **result)
         weft_actor_trap(self, false);
         atomic_store(&said, 1);
         weft_actor_trap(self, true);
-        err = weft_receive(&event, 0);
+        err = weft_actor_receive(&event, 0);
     } while (err == -ETIMEDOUT);
     CHECK(err == -ECANCELED || (event->kind == WEFT_EVENT_EXIT && event->error == -EIO));
     return err ? 0 : -EXDEV;
@@ -648,7 +651,7 @@ static int ignore(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self, (void)result;
     int err;
-    while ((err = weft_receive(&event, WEFT_FOREVER)) == 0) {
+    while ((err = weft_actor_receive(&event, WEFT_FOREVER)) == 0) {
     }
     CHECK_EQ(err, -ECANCELED);
     return err;
@@ -700,10 +703,10 @@ static int hog(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)result;
-    CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL, WEFT_BY_POLICY), 0);
     while (!atomic_load(&others_ran)) { /* on the only worker, always with a message */
-        CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
-        CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL), 0);
+        CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_send(weft_actor_pid(self), "again", 0, NULL, WEFT_BY_POLICY), 0);
     }
     return 0;
 }
@@ -739,7 +742,7 @@ static int pour(weft_actor *self, weft_buf **result)
     weft_pid to = *(weft_pid *)weft_actor_state(self);
     (void)result;
     for (uint64_t i = 0; i < EACH; i++) {
-        CHECK_EQ(weft_actor_send(to, i % 2 ? "odd" : "even", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(to, i % 2 ? "odd" : "even", i, NULL, WEFT_BY_POLICY), 0);
         if (i % 7 == 0) {
             weft_yield();
         }
@@ -755,7 +758,7 @@ static int drink(weft_actor *self, weft_buf **result)
     (void)self, (void)result;
     for (int i = 0; i < SENDERS * EACH; i++) {
         bool odd = i >= SENDERS * EACH / 2; /* all odd numbers come last */
-        CHECK_EQ(weft_receive_topic(&event, odd ? "odd" : "even", WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, odd ? "odd" : "even", WEFT_FOREVER), 0);
         int who = 0;
         while (!weft_pid_is_none(from[who]) && !weft_pid_equal(from[who], event->from)) {
             who++;

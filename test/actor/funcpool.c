@@ -67,7 +67,7 @@ static void begin(void)
 static void end(weft_funcpool *functions)
 {
     CHECK_EQ(weft_funcpool_stop(functions, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), -ESHUTDOWN);
+    CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), -ESHUTDOWN);
     weft_funcpool_destroy(functions);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
@@ -92,14 +92,14 @@ TEST(funcpool_of_every_kind_returns_results)
                                           .kind = (enum weft_funcpool_kind)kind, .pool = pool}),
                  0);
         for (int i = 0; i < 100; i++) {
-            CHECK_EQ(weft_funcpool_call(functions, number(i), &output, WEFT_FOREVER), 0);
+            CHECK_EQ(weft_funcpool_call(functions, &output, number(i), WEFT_FOREVER), 0);
             CHECK_EQ(read_number(output), i * i);
             weft_buf_free(output);
         }
         output = NULL;
-        CHECK_EQ(weft_funcpool_call(functions, number(-1), &output, WEFT_FOREVER), -EDOM);
+        CHECK_EQ(weft_funcpool_call(functions, &output, number(-1), WEFT_FOREVER), -EDOM);
         CHECK(!output);
-        CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), 0);
         CHECK_EQ(stats_of(functions).done, 102);
         end(functions);
     }
@@ -131,7 +131,7 @@ TEST(funcpool_maximal_admission_limit_allocates_nothing)
                                                               .pool = pool,
                                                               .max_calls = UINT_MAX}),
             0);
-        CHECK_EQ(weft_funcpool_call(functions, number(7), &output, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_funcpool_call(functions, &output, number(7), WEFT_FOREVER), 0);
         CHECK_EQ(read_number(output), 49);
         weft_buf_free(output);
         end(functions);
@@ -150,7 +150,7 @@ struct caller {
 static void *call(void *arg)
 {
     struct caller *c = arg;
-    c->answer = weft_funcpool_call(c->functions, number(3), NULL, c->deadline);
+    c->answer = weft_funcpool_call(c->functions, NULL, number(3), c->deadline);
     return NULL;
 }
 
@@ -173,14 +173,14 @@ static void join_callers(struct caller *callers, int n, int expected)
 static void await_inside(int n)
 {
     while (atomic_load(&inside) < n) {
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     }
 }
 
 static void await_waiting(weft_funcpool *functions, unsigned n)
 {
     while (stats_of(functions).waiting < n) {
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     }
 }
 
@@ -221,13 +221,13 @@ TEST(funcpool_at_admission_limit_refuses_or_waits)
         start_callers(callers, 3, functions);
         await_inside(1);
         await_waiting(functions, 2);
-        int err = weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS));
+        int err = weft_funcpool_call(functions, NULL, number(1), weft_after(2 * MS));
         CHECK_EQ(err, fail_when_full ? -EAGAIN : -ETIMEDOUT);
         CHECK_EQ(stats_of(functions).refused, fail_when_full);
         CHECK_EQ(stats_of(functions).waiting, 2);
         weft_event_set(&go);
         join_callers(callers, 3, 0);
-        CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), 0);
         end(functions);
     }
 }
@@ -243,7 +243,7 @@ TEST(funcpool_admission_limit_applies_to_inline_calls)
         0);
     start_callers(callers, 2, functions);
     await_inside(2);
-    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), -EAGAIN);
     weft_event_set(&go);
     join_callers(callers, 2, 0);
     end(functions);
@@ -260,16 +260,16 @@ TEST(funcpool_call_abandoned_before_start_never_runs)
              0);
     start_callers(callers, 1, functions);
     await_inside(1);
-    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), weft_after(2 * MS)), -ETIMEDOUT);
     CHECK_EQ(stats_of(functions).abandoned, 1);
     weft_event_set(&go);
     join_callers(callers, 1, 0);
-    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ran), 2);
     /* A call that has started runs to its end. */
     weft_event_reset(&go);
     do { /* calls that their callers abandoned early never start */
-        CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
+        CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), weft_after(2 * MS)), -ETIMEDOUT);
     } while (atomic_load(&inside) < 1);
     weft_event_set(&go);
     end(functions);
@@ -294,10 +294,10 @@ TEST(lazy_funcpool_grows_with_calls_and_shrinks_when_idle)
     weft_event_set(&go);
     join_callers(callers, 6, 0);
     while (stats_of(functions).workers > 0) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(stats_of(functions).peak_workers, 4);
-    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_funcpool_call(functions, NULL, number(1), WEFT_FOREVER), 0);
     CHECK_EQ(stats_of(functions).peak_workers, 4);
     end(functions);
 }
@@ -315,12 +315,12 @@ static int nest(const weft_buf *input, weft_buf **output, void *arg)
     if (n == 0) {
         weft_event_wait(&go, WEFT_FOREVER);
     }
-    return n == 1 ? weft_funcpool_call(nested, number(2), NULL, WEFT_FOREVER) : 0;
+    return n == 1 ? weft_funcpool_call(nested, NULL, number(2), WEFT_FOREVER) : 0;
 }
 
 static void *call_number(void *arg)
 {
-    CHECK_EQ(weft_funcpool_call(nested, number(*(int *)arg), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_funcpool_call(nested, NULL, number(*(int *)arg), WEFT_FOREVER), 0);
     return NULL;
 }
 
@@ -351,7 +351,7 @@ TEST(funcpool_counts_workers_not_yet_started)
     await_inside(1);
     CHECK_EQ(weft_pool_spawn(one, &hog_fiber, hog, NULL, NULL), 0);
     while (!atomic_load(&hogs)) {
-        weft_sleep(50000);
+        weft_sleep(weft_after(50000));
     }
     CHECK_EQ(pthread_create(&threads[1], NULL, call_number, &numbers[1]), 0);
     await_waiting(nested, 1);
@@ -420,7 +420,7 @@ static int nap(const weft_buf *input, weft_buf **output, void *arg)
 {
     (void)input, (void)output, (void)arg;
     enter();
-    weft_sleep(MS / 2);
+    weft_sleep(weft_after(MS / 2));
     atomic_fetch_sub(&inside, 1);
     return 0;
 }
@@ -451,11 +451,11 @@ TEST(adaptive_funcpool_grows_while_useful_and_shrinks_when_idle)
         CHECK_EQ(weft_pool_submit(pool, call_and_call, functions), 0);
     }
     while (stats_of(functions).workers < 4) { /* one worker alone is not enough */
-        weft_sleep(MS);
+        weft_sleep(weft_after(MS));
     }
     atomic_store(&enough, true);
     while (stats_of(functions).workers > 1) {
-        weft_sleep(MS);
+        weft_sleep(weft_after(MS));
     }
     CHECK(stats_of(functions).peak_workers <= 12);
     CHECK(atomic_load(&most_inside) <= (int)stats_of(functions).peak_workers);
@@ -550,7 +550,7 @@ TEST(funcpool_call_without_memory_returns_enomem)
              0);
     weft_buf *input = number(1);
     weft__alloc_fail_after(1, true);
-    int err = weft_funcpool_call(functions, input, NULL, WEFT_FOREVER);
+    int err = weft_funcpool_call(functions, NULL, input, WEFT_FOREVER);
     weft__alloc_fail_after(0, false);
     CHECK_EQ(err, -ENOMEM);
     end(functions);

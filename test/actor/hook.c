@@ -83,7 +83,7 @@ TEST(host_hook_veto_fails_spawn_and_undoes_all_effects)
     CHECK_EQ(a.closed, 1); /* the counterpart of init, once */
     CHECK_EQ(a.count, 0);
     CHECK(weft_pid_is_none(pid));
-    CHECK_EQ(weft_actor_whereis(host, "a", &found), -ENOENT);
+    CHECK_EQ(weft_actor_whereis(host, &found, "a"), -ENOENT);
     struct weft_host_stats stats;
     weft_host_stats(host, &stats);
     CHECK_EQ(stats.spawned, 0);
@@ -145,7 +145,7 @@ TEST(send_to_exited_actor_is_reported_as_dead_letter)
     CHECK_EQ(weft_host_on_dead_letter(host, on_dead, &dead), -EBUSY);
     puppet_do(&a, finishes, NULL);
     puppet_await_end(a.pid);
-    CHECK_EQ(weft_actor_send(a.pid, "hello", 9, weft_buf_copy("you", 3)), -ESRCH);
+    CHECK_EQ(weft_actor_send(a.pid, "hello", 9, weft_buf_copy("you", 3), WEFT_BY_POLICY), -ESRCH);
     CHECK_EQ(dead, 1);
     CHECK_EQ(dead_letters(host), 1);
     CHECK(weft_pid_equal(last.to, a.pid));
@@ -162,7 +162,9 @@ static int sends_itself_and_ends(weft_actor *self, weft_out *out, void *arg)
 {
     (void)arg;
     for (uint64_t i = 0; i < 5; i++) {
-        CHECK_EQ(weft_actor_send(weft_actor_pid(self), "later", i, weft_buf_copy("x", 1)), 0);
+        CHECK_EQ(weft_actor_send(weft_actor_pid(self), "later", i, weft_buf_copy("x", 1),
+                                 WEFT_BY_POLICY),
+                 0);
     }
     weft_out_done(out, NULL);
     return 0;
@@ -181,6 +183,7 @@ TEST(queued_messages_at_exit_become_dead_letters)
     CHECK_EQ(last.tag, 4);
     CHECK(weft_pid_equal(last.to, a.pid) && weft_pid_equal(last.from, a.pid));
     weft_host_destroy(host);
-    CHECK_EQ(weft_actor_send(a.pid, "later", 0, NULL), -ESRCH); /* the handler is gone */
+    CHECK_EQ(weft_actor_send(a.pid, "later", 0, NULL, WEFT_BY_POLICY),
+             -ESRCH); /* the handler is gone */
     CHECK_EQ(dead, 5);
 }

@@ -142,10 +142,10 @@ static int unlink_the_dead(weft_actor *self, weft_buf **result)
     CHECK_EQ(weft_actor_link(self, next), 0);
     CHECK_EQ(weft_actor_unlink(self, first), 0);
     CHECK_EQ(weft_actor_kill(next), 0);
-    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
     CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
     CHECK(weft_pid_equal(event->from, next));
-    CHECK_EQ(weft_receive(&event, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_receive(&event, weft_after(1000000)), -ETIMEDOUT);
     return 0;
 }
 
@@ -156,7 +156,7 @@ TEST(unlink_of_exited_actor_spares_slot_reuser)
     weft_host *host;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     weft_event_init(&never, NULL);
-    CHECK_EQ(weft_actor_exec(host, &unlinks, NULL, NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_exec(host, NULL, &unlinks, NULL, NULL, WEFT_FOREVER), 0);
     puppet_host_end(host);
 }
 

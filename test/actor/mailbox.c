@@ -93,7 +93,7 @@ static void let_go(weft_pid pid)
 static void await_notes(int n)
 {
     while (atomic_load(&noted) < n) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(atomic_load(&noted), n);
 }
@@ -123,13 +123,13 @@ TEST(full_refusing_mailbox_returns_enobufs_until_drained)
 {
     weft_pid pid = begin(&refusing, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_actor_send(pid, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "n", i, NULL, WEFT_BY_POLICY), 0);
     }
-    CHECK_EQ(weft_actor_send(pid, "n", 9, weft_buf_copy("x", 1)), -ENOBUFS);
+    CHECK_EQ(weft_actor_send(pid, "n", 9, weft_buf_copy("x", 1), WEFT_BY_POLICY), -ENOBUFS);
     CHECK_EQ(waiting_messages(pid), 4);
     let_go(pid);
     await_notes(4);
-    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL, WEFT_BY_POLICY), 0);
     await_notes(5);
     for (uint64_t i = 0; i < 5; i++) {
         CHECK_EQ(notes[i], i);
@@ -142,7 +142,7 @@ TEST(full_dropping_mailbox_drops_oldest)
 {
     weft_pid pid = begin(&dropping, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 100; i++) {
-        CHECK_EQ(weft_actor_send(pid, "n", i, weft_buf_copy(&i, sizeof i)), 0);
+        CHECK_EQ(weft_actor_send(pid, "n", i, weft_buf_copy(&i, sizeof i), WEFT_BY_POLICY), 0);
         CHECK(waiting_messages(pid) <= 4);
     }
     CHECK_EQ(dead_letters(), 96);
@@ -162,7 +162,7 @@ static void *flood(void *arg)
 {
     uint64_t base = (uint64_t)(uintptr_t)arg << 32;
     for (uint64_t i = 1; i <= EACH; i++) {
-        int err = weft_actor_send(target, "n", base | i, NULL);
+        int err = weft_actor_send(target, "n", base | i, NULL, WEFT_BY_POLICY);
         CHECK(err == 0 || err == -ENOBUFS);
         if (err) {
             atomic_fetch_add(&refused, 1);
@@ -229,17 +229,17 @@ TEST(thread_send_to_full_mailbox_fails_or_waits_for_deadline)
 {
     weft_pid pid = begin(&waiting, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_actor_send(pid, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "n", i, NULL, WEFT_BY_POLICY), 0);
     }
-    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL), -ENOBUFS);
-    CHECK_EQ(weft_actor_send_until(pid, "n", 4, weft_buf_copy("x", 1), 0), -ETIMEDOUT);
-    CHECK_EQ(weft_actor_call(pid, "n", NULL, NULL, INT64_MIN), -ETIMEDOUT); /* as any ended actor */
-    CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, weft_after(2000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL, WEFT_BY_POLICY), -ENOBUFS);
+    CHECK_EQ(weft_actor_send(pid, "n", 4, weft_buf_copy("x", 1), 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_call(pid, NULL, "n", NULL, INT64_MIN), -ETIMEDOUT); /* as any ended actor */
+    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL, weft_after(2000000)), -ETIMEDOUT);
     let_go(pid);
-    CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "n", 4, NULL, WEFT_FOREVER), 0);
     await_notes(5);
     CHECK_EQ(notes[4], 4);
-    CHECK_EQ(weft_actor_send(pid, "n", 5, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "n", 5, NULL, WEFT_BY_POLICY), 0);
     await_notes(6);
     end();
 }
@@ -253,7 +253,7 @@ static void *send_some(void *arg)
     uint64_t base = (uint64_t)(uintptr_t)arg << 32;
     atomic_fetch_add(&begun, 1);
     for (uint64_t i = 1; i <= 50; i++) {
-        CHECK_EQ(weft_actor_send(target, "n", base | i, NULL), 0);
+        CHECK_EQ(weft_actor_send(target, "n", base | i, NULL, WEFT_BY_POLICY), 0);
     }
     weft_waitgroup_done(&senders);
     return NULL;
@@ -272,7 +272,7 @@ TEST(fibers_waiting_for_capacity_keep_order)
         CHECK_EQ(weft_pool_submit(pool, send_some, (void *)i), 0);
     }
     while (atomic_load(&begun) < 8 || waiting_messages(target) < 4) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(weft_waitgroup_wait(&senders, 0), -ETIMEDOUT);
     let_go(target);
@@ -292,7 +292,7 @@ TEST(fibers_waiting_for_capacity_keep_order)
 
 static void *send_one(void *arg)
 {
-    *(int *)arg = weft_actor_send(target, "n", 7, weft_buf_copy("x", 1));
+    *(int *)arg = weft_actor_send(target, "n", 7, weft_buf_copy("x", 1), WEFT_BY_POLICY);
     return NULL;
 }
 
@@ -305,7 +305,7 @@ TEST(capacity_wait_ends_on_cancel_and_on_actor_exit)
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_actor_send(target, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(target, "n", i, NULL, WEFT_BY_POLICY), 0);
     }
     CHECK_EQ(weft_pool_spawn(pool, &fiber, send_one, &answer, NULL), 0);
     weft_cancel(fiber);
@@ -322,7 +322,7 @@ TEST(capacity_wait_ends_on_cancel_and_on_actor_exit)
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);
     end();
-    CHECK_EQ(weft_actor_send_until(target, "n", 0, NULL, WEFT_FOREVER), -ESRCH);
+    CHECK_EQ(weft_actor_send(target, "n", 0, NULL, WEFT_FOREVER), -ESRCH);
 }
 
 static int answer_in_step;
@@ -331,8 +331,8 @@ static int try_step(weft_actor *self, const struct weft_actor_event *events, siz
                     weft_out *out)
 {
     (void)self, (void)events, (void)n;
-    answer_in_step = weft_actor_send(target, "n", 8, NULL);
-    CHECK_EQ(weft_actor_send_until(target, "n", 8, NULL, WEFT_FOREVER), -ENOBUFS);
+    answer_in_step = weft_actor_send(target, "n", 8, NULL, WEFT_BY_POLICY);
+    CHECK_EQ(weft_actor_send(target, "n", 8, NULL, WEFT_FOREVER), -ENOBUFS);
     weft_out_done(out, NULL);
     return 0;
 }
@@ -344,7 +344,7 @@ TEST(send_in_step_to_full_mailbox_returns_enobufs)
     weft_pid pid;
     target = begin(&waiting, &(struct weft_host_opts){.workers = 1});
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_actor_send(target, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(target, "n", i, NULL, WEFT_BY_POLICY), 0);
     }
     answer_in_step = 1;
     CHECK_EQ(weft_actor_spawn(host, &pid, &trier, NULL, NULL), 0);
@@ -365,7 +365,7 @@ TEST(step_gets_at_most_batch_events)
         weft_pid pid =
             begin(k ? &hosts : &three, &(struct weft_host_opts){.workers = 1, .batch = 5});
         for (uint64_t i = 0; i < 100; i++) {
-            CHECK_EQ(weft_actor_send(pid, "n", i, NULL), 0);
+            CHECK_EQ(weft_actor_send(pid, "n", i, NULL, WEFT_BY_POLICY), 0);
         }
         let_go(pid);
         await_notes(100);
@@ -399,7 +399,7 @@ static void occupy(void)
     atomic_store(&release_worker, 0);
     CHECK_EQ(weft_actor_spawn(host, NULL, &keeper, NULL, NULL), 0);
     while (!atomic_load(&keeps)) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
 }
 
@@ -429,9 +429,9 @@ TEST(system_events_precede_messages_and_ignore_capacity)
         .name = "orderly", .state_bytes = sizeof(int), .step = cancel_first, .mailbox = 2};
     weft_pid pid = begin_in(WEFT_ACTOR_IDLE, &kind, &(struct weft_host_opts){.workers = 1});
     occupy();
-    CHECK_EQ(weft_actor_send(pid, "n", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "n", 1, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "n", 2, NULL), -ENOBUFS);
+    CHECK_EQ(weft_actor_send(pid, "n", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, "n", 1, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, "n", 2, NULL, WEFT_BY_POLICY), -ENOBUFS);
     let_go(pid);
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
     atomic_store(&release_worker, 1);
@@ -464,10 +464,10 @@ static int feed_itself(weft_actor *self, const struct weft_actor_event *events, 
     weft_pid me = weft_actor_pid(self);
     atomic_fetch_add(&steps_of_busy, 1);
     weft_out_idle(out);
-    weft_actor_send(me, "more", 0, NULL);
+    weft_actor_send(me, "more", 0, NULL, WEFT_BY_POLICY);
     for (size_t i = 0; i < n; i++) {
-        weft_actor_send(me, "more", 0, NULL);
-        weft_actor_send(me, "more", 0, NULL);
+        weft_actor_send(me, "more", 0, NULL, WEFT_BY_POLICY);
+        weft_actor_send(me, "more", 0, NULL, WEFT_BY_POLICY);
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
         }
@@ -559,7 +559,7 @@ TEST(actor_turn_ends_at_event_limit)
     CHECK_EQ(weft_actor_spawn(host, NULL, &busy, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, NULL, &watcher, NULL, NULL), 0);
     while (atomic_load(&noted) < 100) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     /* 4 steps of 2 events; because of ticks one may be skipped. */

@@ -1,5 +1,5 @@
 /* labels: valgrind */
-/* Steps that wait for mailbox capacity: weft_out_send, weft_out_send_until. */
+/* Steps that wait for mailbox capacity: weft_out_send, weft_out_send. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -127,7 +127,7 @@ static void begin(const struct weft_actor_kind *kind, unsigned workers, uint64_t
     CHECK_EQ(weft_actor_spawn(host, &target, kind, NULL, NULL), 0);
     await_hold();
     for (uint64_t i = 0; i < fill; i++) {
-        CHECK_EQ(weft_actor_send(target, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(target, "n", i, NULL, WEFT_BY_POLICY), 0);
     }
 }
 
@@ -139,7 +139,7 @@ static void let_go(void)
 static void await_notes(int n)
 {
     while (atomic_load(&noted) < n) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(atomic_load(&noted), n);
 }
@@ -171,28 +171,29 @@ static int puppet_send(weft_actor *self, weft_out *out, void *arg)
 {
     uint64_t tag = *(uint64_t *)arg;
     (void)self;
-    return weft_out_send(out, tag, target, "n", tag, weft_buf_copy(&tag, sizeof tag));
+    return weft_out_send(out, tag, target, "n", tag, weft_buf_copy(&tag, sizeof tag),
+                         WEFT_BY_POLICY);
 }
 
 static int puppet_send_soon(weft_actor *self, weft_out *out, void *arg)
 {
     uint64_t tag = *(uint64_t *)arg;
     (void)self;
-    return weft_out_send_until(out, tag, target, "n", tag, weft_buf_copy(&tag, sizeof tag),
-                               weft_after(2 * MS));
+    return weft_out_send(out, tag, target, "n", tag, weft_buf_copy(&tag, sizeof tag),
+                         weft_after(2 * MS));
 }
 
 static int puppet_send_patiently(weft_actor *self, weft_out *out, void *arg)
 {
     uint64_t tag = *(uint64_t *)arg;
     (void)self;
-    return weft_out_send_until(out, tag, target, "n", tag, NULL, weft_after(3600000 * MS));
+    return weft_out_send(out, tag, target, "n", tag, NULL, weft_after(3600000 * MS));
 }
 
 static int puppet_send_now(weft_actor *self, weft_out *out, void *arg)
 {
     (void)self, (void)out;
-    return weft_actor_send(target, "n", *(uint64_t *)arg, NULL);
+    return weft_actor_send(target, "n", *(uint64_t *)arg, NULL, WEFT_BY_POLICY);
 }
 
 static int puppet_send_and_end(weft_actor *self, weft_out *out, void *arg)
@@ -262,7 +263,7 @@ TEST(later_send_does_not_overtake_waiting_send)
 
 static void *send_one(void *arg)
 {
-    *(int *)arg = weft_actor_send(target, "n", 5, NULL);
+    *(int *)arg = weft_actor_send(target, "n", 5, NULL, WEFT_BY_POLICY);
     return NULL;
 }
 
@@ -284,7 +285,7 @@ TEST(oldest_waiter_step_or_fiber_is_admitted_first)
         CHECK_EQ(weft_fiber_state(fiber, &state), 0);
     } while (state != WEFT_FIBER_WAITING);
     send_by(&b, puppet_send, 6);
-    CHECK_EQ(weft_actor_send(target, "n", 7, NULL), -ENOBUFS);
+    CHECK_EQ(weft_actor_send(target, "n", 7, NULL, WEFT_BY_POLICY), -ENOBUFS);
     let_go();
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(answer, 0);
@@ -503,7 +504,7 @@ TEST(host_stops_while_its_actors_wait_on_other_host)
     CHECK_EQ(dead_letters(), 2);
     let_go();
     await_notes(4);
-    CHECK_EQ(weft_actor_send(target, "n", 6, NULL), 0);
+    CHECK_EQ(weft_actor_send(target, "n", 6, NULL, WEFT_BY_POLICY), 0);
     await_notes(5);
     end();
 }
@@ -519,12 +520,13 @@ static int burst(weft_actor *self, const struct weft_actor_event *events, size_t
     int *me = weft_actor_state(self);
     if (!n) {
         *me = atomic_fetch_add(&born, 1);
-        return weft_out_send(out, 0, target, "n", (uint64_t)*me * 10, NULL);
+        return weft_out_send(out, 0, target, "n", (uint64_t)*me * 10, NULL, WEFT_BY_POLICY);
     }
     CHECK_EQ(events[0].kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(events[0].error, 0);
     for (int i = 0; i < 2; i++) {
-        answers[*me][i] = weft_actor_send(target, "n", (uint64_t)*me * 10 + 1 + (uint64_t)i, NULL);
+        answers[*me][i] = weft_actor_send(target, "n", (uint64_t)*me * 10 + 1 + (uint64_t)i, NULL,
+                                          WEFT_BY_POLICY);
     }
     atomic_fetch_add(&born, 1);
     weft_out_done(out, NULL);
@@ -549,7 +551,7 @@ TEST(sender_with_credit_sends_again_while_others_wait)
     }
     let_go();
     while (atomic_load(&born) < 16) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     CHECK_EQ(answers[0][0], 0); /* seven senders waited, and there was capacity */
     CHECK_EQ(answers[0][1], 0);
@@ -578,12 +580,13 @@ static int pour(weft_actor *self, const struct weft_actor_event *events, size_t 
     if (!state[1]) {
         state[0] = (uint64_t)atomic_fetch_add(&born, 1) << 32;
     }
-    while (state[1] < EACH && weft_actor_send(target, "n", state[0] | (state[1] + 1), NULL) == 0) {
+    while (state[1] < EACH &&
+           weft_actor_send(target, "n", state[0] | (state[1] + 1), NULL, WEFT_BY_POLICY) == 0) {
         state[1]++;
     }
     for (int i = 0; i < 1 + (int)(state[0] >> 32) % 3 && state[1] < EACH; i++) {
         state[1]++, state[2]++;
-        CHECK_EQ(weft_out_send(out, 0, target, "n", state[0] | state[1], NULL), 0);
+        CHECK_EQ(weft_out_send(out, 0, target, "n", state[0] | state[1], NULL, WEFT_BY_POLICY), 0);
     }
     if (state[1] == EACH && !state[2]) {
         weft_out_done(out, NULL);
@@ -598,7 +601,7 @@ static int receive_all(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     (void)self, (void)result;
     for (int i = 0; i < SENDERS * EACH; i++) {
-        CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
         note_one(event);
     }
     return 0;

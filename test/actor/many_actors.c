@@ -73,8 +73,8 @@ static int hold(weft_actor *self, const struct weft_actor_event *events, size_t 
     (void)events, (void)n;
     for (int i = 0; i < BEHIND; i++) {
         weft_pid pid = spawn(weft_actor_host(self), &comes);
-        CHECK_EQ(weft_actor_send(pid, "come", 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(idle_ones[i], "come", 0, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "come", 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(idle_ones[i], "come", 0, NULL, WEFT_BY_POLICY), 0);
     }
     while (atomic_load(&met) < 2 * BEHIND) {
         sched_yield();
@@ -181,7 +181,7 @@ static int sleep_once(weft_actor *self, const struct weft_actor_event *events, s
         return 0;
     }
     *asleep = true;
-    return weft_out_after(out, 1, 1000000);
+    return weft_out_at(out, 1, weft_after(1000000));
 }
 
 TEST(thousand_actors_sleep_concurrently)
@@ -257,7 +257,7 @@ static void *send_one_by_one(void *arg)
 {
     for (int i = 0; i < 500; i++) {
         long before = atomic_load(&counted);
-        CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", 0, NULL), 0);
+        CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", 0, NULL, WEFT_BY_POLICY), 0);
         while (atomic_load(&counted) == before) { /* the next comes as it becomes idle */
             sched_yield();
         }
@@ -387,7 +387,7 @@ static void live_and_end(weft_host *host, enum how how)
     if (err) {
         return;
     }
-    CHECK_EQ(weft_actor_send(pid, "go", 0, weft_buf_copy("x", 1)), 0);
+    CHECK_EQ(weft_actor_send(pid, "go", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), 0);
     if (how == KILLED) {
         CHECK_EQ(weft_actor_kill(pid), 0);
     } else if (how == TOLD) {
@@ -447,7 +447,7 @@ static int wait_long(weft_actor *self, const struct weft_actor_event *events, si
                      weft_out *out)
 {
     (void)self, (void)events, (void)n;
-    return weft_out_after(out, 1, INT64_C(10000000000));
+    return weft_out_at(out, 1, weft_after(INT64_C(10000000000)));
 }
 
 static void kill_one(int (*step)(weft_actor *, const struct weft_actor_event *, size_t, weft_out *),
@@ -465,7 +465,7 @@ static void kill_one(int (*step)(weft_actor *, const struct weft_actor_event *, 
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == -ECANCELED || err == -ESRCH);
     CHECK_EQ(weft_actor_kill(pid), -ESRCH);
-    CHECK_EQ(weft_actor_send(pid, "x", 0, weft_buf_copy("x", 1)), -ESRCH);
+    CHECK_EQ(weft_actor_send(pid, "x", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), -ESRCH);
     puppet_host_end(host);
 }
 

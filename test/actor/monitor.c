@@ -163,7 +163,7 @@ static int count_downs(weft_actor *self, const struct weft_actor_event *events, 
             ++*told;
         } else if (events[i].kind == WEFT_EVENT_CALL) {
             for (int k = 0; k < WATCHES && *told == 0; k++) {
-                CHECK_EQ(weft_actor_monitor(self, b.pid, &ref), 0);
+                CHECK_EQ(weft_actor_monitor(self, &ref, b.pid), 0);
             }
             CHECK_EQ(weft_actor_reply(events[i].tag, -*told, NULL), 0);
         } else {
@@ -183,13 +183,13 @@ TEST(join_returns_after_all_monitors_fired)
         weft_pid pid;
         puppet_start(host, &b);
         CHECK_EQ(weft_actor_spawn(host, &pid, &counter, NULL, NULL), 0);
-        CHECK_EQ(weft_actor_call(pid, "watch", NULL, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_call(pid, NULL, "watch", NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_actor_kill(b.pid), 0);
         while (weft_actor_info(b.pid, &info) == 0) {
         }
         int err = weft_actor_join(b.pid, NULL, WEFT_FOREVER); /* it is ending, or has ended */
         CHECK(err == -ECANCELED || err == -ESRCH);
-        CHECK_EQ(weft_actor_call(pid, "how many", NULL, NULL, WEFT_FOREVER), -WATCHES);
+        CHECK_EQ(weft_actor_call(pid, NULL, "how many", NULL, WEFT_FOREVER), -WATCHES);
     }
     puppet_host_end(host);
 }
@@ -228,7 +228,7 @@ static int monitors_in_want(weft_actor *self, weft_out *out, void *arg)
     for (int i = 1; i < 20; i++) {
         uint64_t ref;
         weft__alloc_fail_after(i, false);
-        int err = weft_actor_monitor(self, watch->pid, &ref);
+        int err = weft_actor_monitor(self, &ref, watch->pid);
         int also = weft_actor_link(self, watch->pid);
         weft__alloc_fail_after(0, false);
         CHECK(err == 0 || err == -ENOMEM);

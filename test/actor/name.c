@@ -10,14 +10,14 @@ TEST(registered_name_resolves_to_one_actor_per_host)
     char text[16];
     puppet_start(host, &a);
     puppet_start(host, &b);
-    CHECK_EQ(weft_actor_whereis(host, "db", &pid), -ENOENT);
+    CHECK_EQ(weft_actor_whereis(host, &pid, "db"), -ENOENT);
     CHECK_EQ(weft_actor_name(a.pid, text, sizeof text), -ENOENT);
     CHECK_EQ(weft_actor_register(host, "db", a.pid), 0);
-    CHECK_EQ(weft_actor_whereis(host, "db", &pid), 0);
+    CHECK_EQ(weft_actor_whereis(host, &pid, "db"), 0);
     CHECK(weft_pid_equal(pid, a.pid));
     CHECK_EQ(weft_actor_name(a.pid, text, sizeof text), 2);
     CHECK_STR(text, "db");
-    CHECK_EQ(weft_actor_whereis(other, "db", &pid), -ENOENT); /* each host has its own names */
+    CHECK_EQ(weft_actor_whereis(other, &pid, "db"), -ENOENT); /* each host has its own names */
     CHECK_EQ(weft_actor_register(other, "db", a.pid), -EINVAL);
     puppet_host_end(other);
     puppet_host_end(host);
@@ -38,7 +38,7 @@ TEST(register_of_remote_pid_is_refused)
     CHECK_EQ(weft_actor_group_join(host, "g", far), -EINVAL);
     CHECK_EQ(weft_actor_group_join(host, "g", nobody), -EINVAL);
     CHECK_EQ(weft_actor_group_leave(host, "g", far), -ENOENT);
-    CHECK_EQ(weft_actor_group_members(host, "g", NULL, 0), 1);
+    CHECK_EQ(weft_actor_group_members(host, NULL, 0, "g"), 1);
     puppet_host_end(host);
 }
 
@@ -55,7 +55,7 @@ TEST(register_of_taken_name_returns_eexist_until_released)
     CHECK_EQ(weft_actor_unregister(host, "db"), 0);
     CHECK_EQ(weft_actor_unregister(host, "db"), -ENOENT);
     CHECK_EQ(weft_actor_register(host, "db", b.pid), 0);
-    CHECK_EQ(weft_actor_whereis(host, "cache", &pid), 0);
+    CHECK_EQ(weft_actor_whereis(host, &pid, "cache"), 0);
     CHECK(weft_pid_equal(pid, a.pid));
     puppet_host_end(host);
 }
@@ -77,7 +77,7 @@ TEST(exit_releases_names_before_monitors_fire)
     puppet_await(&b, 1);
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "name %d", i);
-        CHECK_EQ(weft_actor_whereis(host, name, &pid), -ENOENT);
+        CHECK_EQ(weft_actor_whereis(host, &pid, name), -ENOENT);
         CHECK_EQ(weft_actor_register(host, name, a.pid), -ESRCH);
         CHECK_EQ(weft_actor_register(host, name, b.pid), 0);
     }
@@ -94,13 +94,13 @@ TEST(name_of_any_length_resolves)
     memset(text, 'x', sizeof text - 1);
     CHECK_EQ(weft_actor_register(host, text, a.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, text, a.pid), 0);
-    CHECK_EQ(weft_actor_group_members(host, text, NULL, 0), 1);
+    CHECK_EQ(weft_actor_group_members(host, NULL, 0, text), 1);
     CHECK_EQ(weft_actor_name(a.pid, back, sizeof back), (int)strlen(text));
     CHECK_STR(back, text);
     text[sizeof text - 2] = 'y';
     CHECK_EQ(weft_actor_register(host, text, b.pid), 0); /* another actor */
     weft_pid found;
-    CHECK_EQ(weft_actor_whereis(host, text, &found), 0);
+    CHECK_EQ(weft_actor_whereis(host, &found, text), 0);
     CHECK(weft_pid_equal(found, b.pid));
     struct weft_actor_info info;
     CHECK_EQ(weft_actor_info(b.pid, &info), 0);
@@ -127,16 +127,16 @@ TEST(publish_reaches_every_group_member)
     weft_pid pids[4];
     puppet_start(host, &a);
     puppet_start(host, &b);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 0);
-    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL), 0);
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 0);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL, WEFT_BY_POLICY), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", b.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, "other", b.pid), 0);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 2);
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 2);
     CHECK(weft_pid_equal(pids[0], a.pid) && weft_pid_equal(pids[1], b.pid));
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 1), 2);
+    CHECK_EQ(weft_actor_group_members(host, pids, 1, "news"), 2);
     weft_buf *buf = weft_buf_copy("rain", 4);
-    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 7, buf), 2);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 7, buf, WEFT_BY_POLICY), 2);
     weft_buf_free(buf);
     struct seen s = puppet_await(&a, 1);
     CHECK_STR(s.text, "rain");
@@ -154,14 +154,15 @@ TEST(group_join_is_counted_and_exit_leaves_group)
     puppet_start(host, &b);
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
-    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL), 1); /* once each */
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 1);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL, WEFT_BY_POLICY),
+             1); /* once each */
     CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), 0);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 1);
     CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), 0);
     CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), -ENOENT);
     CHECK_EQ(weft_actor_group_leave(host, "never", a.pid), -ENOENT);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 0);
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
     CHECK_EQ(weft_actor_group_join(host, "news", b.pid), 0);
@@ -169,7 +170,7 @@ TEST(group_join_is_counted_and_exit_leaves_group)
     puppet_do(&b, monitors, &watch);
     puppet_do(&a, finishes, NULL);
     puppet_await(&b, 1);
-    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
+    CHECK_EQ(weft_actor_group_members(host, pids, 4, "news"), 1);
     CHECK(weft_pid_equal(pids[0], b.pid));
     CHECK_EQ(weft_actor_group_join(host, "news", a.pid), -ESRCH);
     CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), -ENOENT);
@@ -194,6 +195,6 @@ TEST(publish_reaches_group_of_300_members)
         CHECK_EQ(weft_actor_spawn(host, &pids[i], &sleeper, NULL, NULL), 0);
         CHECK_EQ(weft_actor_group_join(host, "crowd", pids[i]), 0);
     }
-    CHECK_EQ(weft_actor_group_publish(host, "crowd", "hi", 0, NULL), MANY);
+    CHECK_EQ(weft_actor_group_publish(host, "crowd", "hi", 0, NULL, WEFT_BY_POLICY), MANY);
     puppet_host_end(host);
 }

@@ -98,11 +98,11 @@ static void *read_frames(void *arg)
     CHECK_EQ(weft_length_prefix_init(&length, NULL), 0);
     size_t want = 1;
     for (;;) {
-        ssize_t have = weft_reader_peek(&reader, want, &bytes, WEFT_FOREVER);
+        ssize_t have = weft_reader_peek(&reader, &bytes, want, WEFT_FOREVER);
         if (have < (ssize_t)want) {
             break; /* end of stream, or the peer is gone */
         }
-        ssize_t used = weft_length_prefix_next(&length, bytes, (size_t)have, &frame);
+        ssize_t used = weft_length_prefix_next(&length, &frame, bytes, (size_t)have);
         CHECK(used >= 0);
         if (used) {
             take_frame(&frame);
@@ -154,15 +154,19 @@ static int echo(weft_actor *self, weft_buf **result)
     weft_pid home = *(weft_pid *)weft_actor_state(self);
     (void)result;
     CHECK_EQ(weft_actor_pid(self).node, 2);
-    CHECK_EQ(weft_actor_send(home, "hello", 0, NULL), 0);
-    while (weft_receive(&event, WEFT_FOREVER) == 0) {
+    CHECK_EQ(weft_actor_send(home, "hello", 0, NULL, WEFT_BY_POLICY), 0);
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0) {
         if (event->kind == WEFT_EVENT_CANCEL) {
-            CHECK_EQ(weft_actor_send(home, "cancelled", 0, weft_actor_take_buf(event)), 0);
+            CHECK_EQ(
+                weft_actor_send(home, "cancelled", 0, weft_actor_take_buf(event), WEFT_BY_POLICY),
+                0);
             return 0;
         }
         CHECK_EQ(event->from.node, 1);
         CHECK(event->trace != 0);
-        CHECK_EQ(weft_actor_send(event->from, "pong", event->tag, weft_actor_take_buf(event)), 0);
+        CHECK_EQ(weft_actor_send(event->from, "pong", event->tag, weft_actor_take_buf(event),
+                                 WEFT_BY_POLICY),
+                 0);
     }
     return 0;
 }
@@ -174,15 +178,15 @@ static int keep_books(weft_actor *self, weft_buf **result)
     struct weft_node_stats stats;
     weft_pid *pids = weft_actor_state(self); /* home, remote */
     (void)result;
-    CHECK_EQ(weft_actor_send(pids[0], "books", 0, NULL), 0);
-    while (weft_receive(&event, WEFT_FOREVER) == 0) {
+    CHECK_EQ(weft_actor_send(pids[0], "books", 0, NULL, WEFT_BY_POLICY), 0);
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0) {
         if (strcmp(event->topic, "ended?") == 0) {
             int err = weft_actor_join(pids[1], NULL, WEFT_FOREVER);
             CHECK(err == 0 || err == -ESRCH);
-            CHECK_EQ(weft_actor_send(event->from, "ended", 0, NULL), 0);
+            CHECK_EQ(weft_actor_send(event->from, "ended", 0, NULL, WEFT_BY_POLICY), 0);
         } else if (strcmp(event->topic, "dead?") == 0) {
             weft_node_stats(&stats);
-            CHECK_EQ(weft_actor_send(event->from, "dead", stats.dead, NULL), 0);
+            CHECK_EQ(weft_actor_send(event->from, "dead", stats.dead, NULL, WEFT_BY_POLICY), 0);
         } else {
             CHECK_STR(event->topic, "quit");
             return 0;
@@ -251,16 +255,16 @@ static int play(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     weft_pid far, books;
     (void)self, (void)result;
-    CHECK_EQ(weft_receive_topic(&event, "hello", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "hello", WEFT_FOREVER), 0);
     far = event->from;
     CHECK_EQ(far.node, 2);
-    CHECK_EQ(weft_receive_topic(&event, "books", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "books", WEFT_FOREVER), 0);
     books = event->from;
     for (uint64_t i = 0; i < PINGS; i++) {
-        CHECK_EQ(weft_actor_send(far, "ping", i, weft_buf_copy(&i, sizeof i)), 0);
+        CHECK_EQ(weft_actor_send(far, "ping", i, weft_buf_copy(&i, sizeof i), WEFT_BY_POLICY), 0);
     }
     for (uint64_t i = 0; i < PINGS; i++) { /* in order */
-        CHECK_EQ(weft_receive_topic(&event, "pong", WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, "pong", WEFT_FOREVER), 0);
         CHECK_EQ(event->tag, i);
         CHECK_EQ(memcmp(event->buf->data, &i, sizeof i), 0);
         CHECK(weft_pid_equal(event->from, far));
@@ -268,17 +272,18 @@ static int play(weft_actor *self, weft_buf **result)
     CHECK_EQ(event->trace, atomic_load(&last_trace)); /* it went to the other node and came back */
     CHECK_EQ(weft_actor_kill(far), -EREMOTE);
     CHECK_EQ(weft_actor_cancel(far, "enough"), 0);
-    CHECK_EQ(weft_receive_topic(&event, "cancelled", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "cancelled", WEFT_FOREVER), 0);
     CHECK_STR((char *)event->buf->data, "enough");
-    CHECK_EQ(weft_actor_send(books, "ended?", 0, NULL), 0);
-    CHECK_EQ(weft_receive_topic(&event, "ended", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(books, "ended?", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "ended", WEFT_FOREVER), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_actor_send(far, "ping", 0, weft_buf_copy("x", 1)), 0); /* no local error */
+        CHECK_EQ(weft_actor_send(far, "ping", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY),
+                 0); /* no local error */
     }
-    CHECK_EQ(weft_actor_send(books, "dead?", 0, NULL), 0);
-    CHECK_EQ(weft_receive_topic(&event, "dead", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(books, "dead?", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "dead", WEFT_FOREVER), 0);
     CHECK_EQ(event->tag, 3);
-    CHECK_EQ(weft_actor_send(books, "quit", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(books, "quit", 0, NULL, WEFT_BY_POLICY), 0);
     return 0;
 }
 
@@ -319,7 +324,8 @@ TEST(actors_in_two_processes_exchange_messages)
     CHECK_EQ(status.code, 0);
     CHECK_EQ(status.signal, 0);
     weft_process_close(child);
-    CHECK_EQ(weft_actor_send(far, "late", 0, NULL), -EHOSTUNREACH); /* the node is gone */
+    CHECK_EQ(weft_actor_send(far, "late", 0, NULL, WEFT_BY_POLICY),
+             -EHOSTUNREACH); /* the node is gone */
     weft_node_stats(&stats);
     CHECK_EQ(stats.unreachable, 1);
     CHECK_EQ(stats.dead, 0);

@@ -130,7 +130,7 @@ static inline int puppet_do(struct puppet *p, puppet_fn fn, void *arg)
     pthread_mutex_lock(&p->lock);
     int before = p->jobs;
     pthread_mutex_unlock(&p->lock);
-    CHECK_EQ(weft_actor_send(p->pid, "job", 0, weft_buf_copy(&job, sizeof job)), 0);
+    CHECK_EQ(weft_actor_send(p->pid, "job", 0, weft_buf_copy(&job, sizeof job), WEFT_BY_POLICY), 0);
     pthread_mutex_lock(&p->lock);
     while (p->jobs == before) {
         pthread_cond_wait(&p->changed, &p->lock);
@@ -257,7 +257,7 @@ static inline int monitors(weft_actor *self, weft_out *out, void *arg)
 {
     (void)out;
     struct watch *watch = arg;
-    return weft_actor_monitor(self, watch->pid, &watch->ref);
+    return weft_actor_monitor(self, &watch->ref, watch->pid);
 }
 
 static inline int demonitors(weft_actor *self, weft_out *out, void *arg)

@@ -54,8 +54,8 @@ static int wait_for_go(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    int err = weft_receive_topic(&event, "go", WEFT_FOREVER);
-    while (!err && (err = weft_receive(&event, 0)) == 0) {
+    int err = weft_actor_receive_topic(&event, "go", WEFT_FOREVER);
+    while (!err && (err = weft_actor_receive(&event, 0)) == 0) {
         CHECK_EQ(event->kind, WEFT_EVENT_MESSAGE);
         got[got_count++] = event->tag;
     }
@@ -69,14 +69,14 @@ TEST(skipped_messages_count_against_mailbox_capacity)
     begin(1);
     weft_pid pid = spawn(&kind);
     for (uint64_t i = 0; i < 4; i++) {
-        CHECK_EQ(weft_actor_send(pid, "x", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "x", i, NULL, WEFT_BY_POLICY), 0);
     }
-    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL), -ENOBUFS);
-    CHECK_EQ(weft_actor_call(pid, "go", NULL, NULL, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL, WEFT_BY_POLICY), -ENOBUFS);
+    CHECK_EQ(weft_actor_call(pid, NULL, "go", NULL, weft_after(1000000)), -ETIMEDOUT);
     CHECK_EQ(mailbox_of(pid), 4);
     CHECK_EQ(weft_actor_kill(pid), 0);
     while (dead() < 4) {
-        weft_sleep(100000);
+        weft_sleep(weft_after(100000));
     }
     end();
 }
@@ -90,13 +90,14 @@ TEST(full_mailbox_drops_oldest_skipped_message)
     weft_event_init(&over, NULL);
     weft_pid pid = spawn(&kind);
     for (uint64_t i = 1; i <= 5; i++) {
-        CHECK_EQ(weft_actor_send(pid, "x", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "x", i, NULL, WEFT_BY_POLICY), 0);
         while (dead() < (i > 3 ? i - 3 : 0)) {
-            weft_sleep(100000);
+            weft_sleep(weft_after(100000));
         }
     }
     CHECK_EQ(mailbox_of(pid), 3);
-    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL), 0); /* drops 3, unless it is received before */
+    CHECK_EQ(weft_actor_send(pid, "go", 0, NULL, WEFT_BY_POLICY),
+             0); /* drops 3, unless it is received before */
     CHECK_EQ(weft_event_wait(&over, WEFT_FOREVER), 0);
     CHECK(got_count == 2 || got_count == 3);
     for (int i = 0; i < got_count; i++) {
@@ -129,9 +130,9 @@ static int choose(weft_actor *self, weft_buf **result)
     bool cancelled = false;
     (void)self, (void)result;
     for (;;) {
-        int err = weft_receive_if(&event, is_even, NULL, 0);
+        int err = weft_actor_receive_if(&event, is_even, NULL, 0);
         if (err == -ETIMEDOUT) {
-            err = weft_receive(&event, cancelled ? 0 : WEFT_FOREVER);
+            err = weft_actor_receive(&event, cancelled ? 0 : WEFT_FOREVER);
         }
         if (err) {
             CHECK_EQ(err, -ETIMEDOUT);
@@ -152,7 +153,7 @@ static void *flood(void *arg)
 {
     uint64_t who = (uint64_t)(uintptr_t)arg << 32;
     for (int i = 1; i <= each; i++) {
-        CHECK_EQ(weft_actor_send_until(flooded, "x", who | (uint64_t)i, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_send(flooded, "x", who | (uint64_t)i, NULL, WEFT_FOREVER), 0);
     }
     return NULL;
 }
@@ -196,7 +197,7 @@ static int serve(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    while (weft_receive_topic(&event, "ask", WEFT_FOREVER) == 0) {
+    while (weft_actor_receive_topic(&event, "ask", WEFT_FOREVER) == 0) {
         if (event->kind == WEFT_EVENT_CALL) {
             weft_buf *buf = weft_actor_take_buf(event);
             CHECK_EQ(weft_actor_reply(event->tag, buf ? 0 : -EDOM, buf), 0);
@@ -214,13 +215,13 @@ TEST(call_is_received_by_topic_and_replied)
     begin(1);
     weft_pid pid = spawn(&server);
     weft_buf *reply;
-    CHECK_EQ(weft_actor_send(pid, "other", 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "ask", weft_buf_copy("hello", 6), &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "other", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, &reply, "ask", weft_buf_copy("hello", 6), WEFT_FOREVER), 0);
     CHECK_STR((const char *)reply->data, "hello");
     weft_buf_free(reply);
-    CHECK_EQ(weft_actor_call(pid, "ask", NULL, NULL, WEFT_FOREVER), -EDOM);
-    CHECK_EQ(weft_actor_send(pid, "ask", 0, NULL), 0); /* the end */
-    int err = weft_actor_call(pid, "never", NULL, NULL, WEFT_FOREVER);
+    CHECK_EQ(weft_actor_call(pid, NULL, "ask", NULL, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_send(pid, "ask", 0, NULL, WEFT_BY_POLICY), 0); /* the end */
+    int err = weft_actor_call(pid, NULL, "never", NULL, WEFT_FOREVER);
     CHECK(err == -EOWNERDEAD || err == -ESRCH); /* skipped, or the actor had ended */
     end();
 }
@@ -233,12 +234,12 @@ static int ask(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     weft_buf *reply;
     (void)self;
-    CHECK_EQ(weft_receive_topic(&event, "begin", WEFT_FOREVER), 0);
-    CHECK_EQ(weft_actor_call(asked, "ask", weft_buf_copy("x", 2), &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_receive_topic(&event, "begin", WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(asked, &reply, "ask", weft_buf_copy("x", 2), WEFT_FOREVER), 0);
     weft_buf_free(reply);
     uint64_t sum = 0;
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_receive_topic(&event, "add", WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive_topic(&event, "add", WEFT_FOREVER), 0);
         sum = sum * 10 + event->tag;
     }
     *result = weft_buf_copy(&sum, sizeof sum);
@@ -264,17 +265,17 @@ TEST(fiber_actor_keeps_messages_during_call)
     weft_pid pid = spawn(&kind);
     uint64_t sum;
     for (uint64_t i = 1; i <= 2; i++) {
-        CHECK_EQ(weft_actor_send(pid, "add", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "add", i, NULL, WEFT_BY_POLICY), 0);
     }
-    CHECK_EQ(weft_actor_send(pid, "begin", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send_after(pid, "add", 3, NULL, 1000000, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "begin", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send_at(pid, NULL, "add", 3, NULL, weft_after(1000000)), 0);
     int err = pass_result(pid, &sum);
     if (!err) {
         CHECK_EQ(sum, 123);
     } else {
         CHECK_EQ(err, -ESRCH); /* it ended before the join */
     }
-    CHECK_EQ(weft_actor_send(asked, "ask", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(asked, "ask", 0, NULL, WEFT_BY_POLICY), 0);
     end();
 }
 
@@ -285,10 +286,11 @@ TEST(call_or_delayed_send_to_remote_pid_returns_eremote)
     remote.node = 9;
     uint64_t ref;
     char buf[8];
-    CHECK_EQ(weft_actor_call(remote, "ask", weft_buf_copy("x", 2), NULL, WEFT_FOREVER), -EREMOTE);
-    CHECK_EQ(weft_actor_send_after(remote, "ask", 0, weft_buf_copy("x", 2), 0, &ref), -EREMOTE);
+    CHECK_EQ(weft_actor_call(remote, NULL, "ask", weft_buf_copy("x", 2), WEFT_FOREVER), -EREMOTE);
+    CHECK_EQ(weft_actor_send_at(remote, &ref, "ask", 0, weft_buf_copy("x", 2), weft_after(0)),
+             -EREMOTE);
     CHECK_EQ(weft_actor_stats(remote, buf, sizeof buf, WEFT_FOREVER), -EREMOTE);
     CHECK_EQ(mailbox_of(pid), 0);
-    CHECK_EQ(weft_actor_send(pid, "ask", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "ask", 0, NULL, WEFT_BY_POLICY), 0);
     end();
 }

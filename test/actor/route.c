@@ -69,7 +69,7 @@ TEST(send_to_unknown_node_returns_ehostunreach)
     weft_pid far = {.node = 7, .host = 1, .id = 1};
     struct weft_actor_info info;
     uint64_t before = node_stats().unreachable;
-    CHECK_EQ(weft_actor_send(far, "hello", 1, text("lost")), -EHOSTUNREACH);
+    CHECK_EQ(weft_actor_send(far, "hello", 1, text("lost"), WEFT_BY_POLICY), -EHOSTUNREACH);
     CHECK_EQ(weft_actor_cancel(far, "lost"), -EHOSTUNREACH);
     CHECK_EQ(weft_command_complete(far, 1, 0, text("lost")), -EHOSTUNREACH);
     CHECK_EQ(node_stats().unreachable, before + 3);
@@ -86,7 +86,7 @@ static int send_far(weft_actor *self, const struct weft_actor_event *events, siz
     (void)events, (void)n;
     weft_pid far = {.node = 7, .host = 3, .id = (uint64_t)5 << 32 | 9};
     sender_pid = weft_actor_pid(self);
-    CHECK_EQ(weft_actor_send(far, "moved", 17, text("cargo")), 0);
+    CHECK_EQ(weft_actor_send(far, "moved", 17, text("cargo"), WEFT_BY_POLICY), 0);
     weft_out_done(out, NULL);
     return 0;
 }
@@ -119,20 +119,20 @@ TEST(remote_message_is_handed_to_node_receiver)
     CHECK_EQ(d.last.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(d.last.error, -EIO);
     d.answer = -EAGAIN; /* the sender gets the error */
-    CHECK_EQ(weft_actor_send(far, "x", 0, text("y")), -EAGAIN);
+    CHECK_EQ(weft_actor_send(far, "x", 0, text("y"), WEFT_BY_POLICY), -EAGAIN);
     CHECK_EQ(node_stats().sent, before.sent + 3);
     CHECK_EQ(node_stats().refused, before.refused + 1);
     CHECK_EQ(atomic_load(&other.calls), 0);
     CHECK_EQ(weft_route_remove(7), 0);
     CHECK_EQ(weft_route_remove(8), 0);
-    CHECK_EQ(weft_actor_send(far, "x", 0, NULL), -EHOSTUNREACH);
+    CHECK_EQ(weft_actor_send(far, "x", 0, NULL, WEFT_BY_POLICY), -EHOSTUNREACH);
     end_host(host);
 }
 
 static void *send_one(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_actor_send((weft_pid){.node = 7, .id = 1}, "slow", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send((weft_pid){.node = 7, .id = 1}, "slow", 0, NULL, WEFT_BY_POLICY), 0);
     return NULL;
 }
 
@@ -264,7 +264,7 @@ TEST(receiver_handles_messages_as_actor)
     CHECK_EQ(weft_receiver_spawn(host, NULL, &d.receiver), -EAGAIN);
     static const char *const topics[] = {"a", "b", "c", "d", "e", "f"};
     for (int i = 0; i < 6; i++) {
-        CHECK_EQ(weft_actor_send(pid, topics[i], 0, text("x")), 0);
+        CHECK_EQ(weft_actor_send(pid, topics[i], 0, text("x"), WEFT_BY_POLICY), 0);
     }
     while (atomic_load(&d.calls) < 6) {
         sched_yield();
@@ -272,7 +272,7 @@ TEST(receiver_handles_messages_as_actor)
     CHECK_STR(d.topics, "abcdef");
     CHECK(weft_pid_equal(d.last.to, pid));
     d.answer = -EIO;
-    CHECK_EQ(weft_actor_send(pid, "g", 0, text("x")), 0);
+    CHECK_EQ(weft_actor_send(pid, "g", 0, text("x"), WEFT_BY_POLICY), 0);
     while (atomic_load(&d.calls) < 7) {
         sched_yield();
     }
@@ -305,11 +305,11 @@ TEST(receiver_replies_to_calls)
     weft_pid pid;
     weft_buf *reply;
     CHECK_EQ(weft_receiver_spawn(host, &pid, &d.receiver), 0);
-    CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_call(pid, &reply, "ask", text("x"), WEFT_FOREVER), 0);
     CHECK_STR((const char *)reply->data, "x");
     weft_buf_free(reply);
     d.answer = -EHOSTDOWN;
-    CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), -EHOSTDOWN);
+    CHECK_EQ(weft_actor_call(pid, &reply, "ask", text("x"), WEFT_FOREVER), -EHOSTDOWN);
     struct weft_remote_message forged = {.kind = WEFT_EVENT_CALL, .to = pid, .topic = "ask"};
     CHECK_EQ(weft_remote_message_deliver(&forged), -EINVAL); /* references are local to a process */
     end_host(host);
@@ -318,7 +318,7 @@ TEST(receiver_replies_to_calls)
 static void *ask_it(void *arg)
 {
     static int answered;
-    answered = weft_actor_call(*(weft_pid *)arg, "ask", NULL, NULL, weft_after(20000000000));
+    answered = weft_actor_call(*(weft_pid *)arg, NULL, "ask", NULL, weft_after(20000000000));
     return &answered;
 }
 
@@ -339,12 +339,12 @@ TEST(receiver_gets_messages_queued_with_cancel_and_calls_fail)
     CHECK_EQ(weft_host_on_dead_letter(host, note_dead, dead), 0);
     atomic_store(&d.held, true);
     CHECK_EQ(weft_receiver_spawn(host, &pid, &d.receiver), 0);
-    CHECK_EQ(weft_actor_send(pid, "first ", 0, text("x")), 0);
+    CHECK_EQ(weft_actor_send(pid, "first ", 0, text("x"), WEFT_BY_POLICY), 0);
     while (!atomic_load(&d.inside)) {
         sched_yield();
     }
     weft_pool *pool = start_waiting(&caller, ask_it, &pid);
-    CHECK_EQ(weft_actor_send(pid, " last", 0, text("x")), 0);
+    CHECK_EQ(weft_actor_send(pid, " last", 0, text("x"), WEFT_BY_POLICY), 0);
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
     atomic_store(&d.held, false);
     CHECK_EQ(*(int *)join_waiting(pool, caller), -EHOSTDOWN);
@@ -373,7 +373,7 @@ static int pass(weft_actor *self, const struct weft_actor_event *events, size_t 
         } else if (events[i].buf) {
             memcpy(&p->next, events[i].buf->data, sizeof p->next);
         } else if (events[i].tag) {
-            CHECK_EQ(weft_actor_send(p->next, "ball", events[i].tag - 1, NULL), 0);
+            CHECK_EQ(weft_actor_send(p->next, "ball", events[i].tag - 1, NULL, WEFT_BY_POLICY), 0);
         } else {
             atomic_fetch_add(&heard, 1);
         }
@@ -403,9 +403,11 @@ TEST(hosts_have_separate_pools_and_limits)
     CHECK(in_a.host != in_b.host);
     CHECK_EQ(weft_actor_spawn(a, NULL, &passer, NULL, name_a), -EAGAIN);
     CHECK_EQ(weft_actor_spawn(b, NULL, &passer, NULL, name_b), 0);
-    CHECK_EQ(weft_actor_send(in_a, "next", 0, weft_buf_copy(&in_b, sizeof in_b)), 0);
-    CHECK_EQ(weft_actor_send(in_b, "next", 0, weft_buf_copy(&in_a, sizeof in_a)), 0);
-    CHECK_EQ(weft_actor_send(in_a, "ball", 1000, NULL), 0);
+    CHECK_EQ(weft_actor_send(in_a, "next", 0, weft_buf_copy(&in_b, sizeof in_b), WEFT_BY_POLICY),
+             0);
+    CHECK_EQ(weft_actor_send(in_b, "next", 0, weft_buf_copy(&in_a, sizeof in_a), WEFT_BY_POLICY),
+             0);
+    CHECK_EQ(weft_actor_send(in_a, "ball", 1000, NULL, WEFT_BY_POLICY), 0);
     while (!atomic_load(&heard)) {
         sched_yield();
     }
@@ -416,8 +418,8 @@ TEST(hosts_have_separate_pools_and_limits)
     weft_host_stats(b, &stats);
     CHECK_EQ(stats.spawned, 2);
     end_host(a); /* the other host keeps running */
-    CHECK_EQ(weft_actor_send(in_a, "ball", 1, NULL), -ESRCH);
-    CHECK_EQ(weft_actor_send(in_b, "ball", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(in_a, "ball", 1, NULL, WEFT_BY_POLICY), -ESRCH);
+    CHECK_EQ(weft_actor_send(in_b, "ball", 0, NULL, WEFT_BY_POLICY), 0);
     while (atomic_load(&heard) < 2) {
         sched_yield();
     }

@@ -226,7 +226,7 @@ static const struct weft_actor_kind answerer = {.name = "answerer", .step = answ
 static void *exec_in_fiber(void *arg)
 {
     weft_buf *result = NULL;
-    CHECK_EQ(weft_actor_exec(arg, &answerer, NULL, NULL, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_exec(arg, &result, &answerer, NULL, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(result->len, 2);
     weft_buf_free(result);
     return NULL;
@@ -238,11 +238,11 @@ TEST(exec_always_returns_result)
     weft_buf *result;
     for (int i = 0; i < 100; i++) {
         result = NULL;
-        CHECK_EQ(weft_actor_exec(host, &answerer, NULL, NULL, &result, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_exec(host, &result, &answerer, NULL, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(result->len, 2);
         weft_buf_free(result);
     }
-    CHECK_EQ(weft_actor_exec(host, &brief, NULL, NULL, NULL, WEFT_FOREVER), -EPERM);
+    CHECK_EQ(weft_actor_exec(host, NULL, &brief, NULL, NULL, WEFT_FOREVER), -EPERM);
     weft_pool *pool;
     weft_fiber fiber;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
@@ -259,7 +259,7 @@ TEST(exec_kills_actor_at_deadline)
     weft_host *host = puppet_host();
     puppet_init(&a);
     weft_buf *input = puppet_input(&a);
-    CHECK_EQ(weft_actor_exec(host, &puppet_kind, NULL, input, NULL, weft_after(1000000)),
+    CHECK_EQ(weft_actor_exec(host, NULL, &puppet_kind, NULL, input, weft_after(1000000)),
              -ETIMEDOUT);
     puppet_await_close(&a);
     weft_buf_free(input);
@@ -285,7 +285,7 @@ TEST(exec_ends_actor_even_without_memory)
     weft_host *host = puppet_host();
     puppet_init(&a);
     weft_buf *input = puppet_input(&a);
-    int err = weft_actor_exec(host, &kind, NULL, input, NULL, weft_after(50000000));
+    int err = weft_actor_exec(host, NULL, &kind, NULL, input, weft_after(50000000));
     CHECK_EQ(err, -ETIMEDOUT);
     puppet_await_close(&a);
     weft__alloc_fail_after(0, false);
@@ -303,7 +303,7 @@ static int links_and_fails(weft_actor *self, const char *method, const weft_buf 
     (void)method;
     memcpy(&pid, input->data, sizeof pid);
     CHECK_EQ(weft_actor_link(self, pid), 0);
-    CHECK_EQ(weft_actor_monitor(self, pid, &ref), 0);
+    CHECK_EQ(weft_actor_monitor(self, &ref, pid), 0);
     return -EXDEV;
 }
 
@@ -370,7 +370,7 @@ static int spawns_in_want(weft_actor *self, weft_out *out, void *arg)
         weft__alloc_fail_after(0, false);
         CHECK(err == 0 || err == -ENOMEM);
         weft_pid found;
-        CHECK_EQ(weft_actor_whereis(order->host, name, &found), err ? -ENOENT : 0);
+        CHECK_EQ(weft_actor_whereis(order->host, &found, name), err ? -ENOENT : 0);
         made += err == 0;
     }
     return made;

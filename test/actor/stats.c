@@ -71,7 +71,8 @@ static int receive(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     int *seen = weft_actor_state(self), err;
     (void)result;
-    while ((err = weft_receive(&event, WEFT_FOREVER)) == 0 && event->kind == WEFT_EVENT_MESSAGE) {
+    while ((err = weft_actor_receive(&event, WEFT_FOREVER)) == 0 &&
+           event->kind == WEFT_EVENT_MESSAGE) {
         ++*seen;
     }
     return err;
@@ -127,9 +128,9 @@ TEST(actor_stats_callback_runs_without_step)
     CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), 6);
     CHECK_STR(text, "seen=0");
     CHECK_EQ(atomic_load(&stepped), 1);
-    CHECK_EQ(weft_actor_send(pid, "block", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "block", 0, NULL, WEFT_BY_POLICY), 0);
     until(pid, WEFT_ACTOR_BLOCKED);
-    CHECK_EQ(weft_actor_send(pid, "later", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "later", 0, NULL, WEFT_BY_POLICY), 0);
     CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), 6); /* in this case too */
     CHECK_STR(text, "seen=1");
     CHECK_EQ(weft_actor_stats(pid, text, 3, WEFT_FOREVER), 6);
@@ -163,7 +164,7 @@ TEST(fiber_actor_stats_are_served_in_receive)
     char text[16];
     begin();
     weft_pid pid = spawn(&fiber_teller);
-    CHECK_EQ(weft_actor_send(pid, "x", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY), 0);
     until(pid, WEFT_ACTOR_IDLE);
     CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), 6);
     CHECK_STR(text, "seen=1");

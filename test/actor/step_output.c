@@ -166,7 +166,7 @@ static void await_state(enum weft_actor_state state)
     struct weft_actor_info info;
     do {
         CHECK_EQ(weft_actor_info(pid, &info), 0);
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     } while (info.state != state);
 }
 
@@ -175,7 +175,7 @@ static void await_seen(const char *what)
     char now[sizeof seen];
     int n;
     while ((n = atomic_load(&seen_count)) < (int)strlen(what)) {
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
     memcpy(now, seen, (size_t)n);
     now[n] = 0;
@@ -184,7 +184,7 @@ static void await_seen(const char *what)
 
 static void send_one(void)
 {
-    CHECK_EQ(weft_actor_send(pid, "m", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "m", 0, NULL, WEFT_BY_POLICY), 0);
 }
 
 /* --- all statuses, without commands ----------------------------------------------------------- */
@@ -258,7 +258,7 @@ TEST(step_error_ends_actor)
 static void await_asked(int n)
 {
     while (atomic_load(&asked_count) < n) {
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
 }
 
@@ -364,7 +364,7 @@ TEST(completion_before_step_returns_is_delivered)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         begin((struct script){.status = all[i], .commands = 3, .id = AT_ONCE, .then = IDLE});
         while (atomic_load(&completions) < 3) {
-            weft_sleep(20000);
+            weft_sleep(weft_after(20000));
         }
         for (uint64_t t = 0; t < 3; t++) {
             CHECK_EQ(seen_tags[t], t);
@@ -394,7 +394,7 @@ TEST(thousand_commands_complete_in_any_order_from_threads)
         complete((i * 7919 + 13) % 1000);
     }
     while (atomic_load(&completions) < 1000) {
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
     static bool had[1000];
     memset(had, 0, sizeof had);
@@ -405,7 +405,7 @@ TEST(thousand_commands_complete_in_any_order_from_threads)
     }
     send_one();
     while (seen[atomic_load(&seen_count) - 1] != 'm') {
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
     end();
 }
@@ -439,7 +439,7 @@ TEST(completion_in_any_actor_state_is_not_lost)
             pthread_join(threads[i], NULL);
         }
         while (atomic_load(&completions) < 1000) {
-            weft_sleep(20000);
+            weft_sleep(weft_after(20000));
         }
         end();
     }
@@ -504,7 +504,7 @@ TEST(internal_events_cause_no_empty_step)
     CHECK_EQ(weft_host_handle(host, AT_ONCE, at_once, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
     for (int i = 0; i < 20; i++) {
-        CHECK_EQ(weft_actor_send(pid, "m", (uint64_t)i % 2, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "m", (uint64_t)i % 2, NULL, WEFT_BY_POLICY), 0);
         while (atomic_load(&messages) <= i) {
             CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), -ENOTSUP);
         }
@@ -526,7 +526,7 @@ TEST(commands_with_same_tag_complete_separately)
     atomic_store(&twins, 0);
     CHECK_EQ(weft_actor_spawn(host, &one, &twin, NULL, NULL), 0);
     await_asked(2);
-    CHECK_EQ(weft_actor_send(one, "m", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(one, "m", 0, NULL, WEFT_BY_POLICY), 0);
     complete(0);
     complete(1);
     int err = weft_actor_join(one, NULL, WEFT_FOREVER);
@@ -557,11 +557,11 @@ TEST(completion_for_previous_slot_owner_is_dropped)
     await_state(WEFT_ACTOR_IDLE);
     int before = atomic_load(&seen_count);
     CHECK_EQ(weft_command_complete(old, 0, 0, weft_buf_copy("x", 1)), -ESRCH);
-    CHECK_EQ(weft_actor_send(old, "m", 0, weft_buf_copy("x", 1)), -ESRCH);
+    CHECK_EQ(weft_actor_send(old, "m", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), -ESRCH);
     CHECK_EQ(weft_actor_kill(old), -ESRCH);
     send_one();
     while (seen[atomic_load(&seen_count) - 1] != 'm') {
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
     CHECK_EQ(atomic_load(&seen_count), before + 2);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
@@ -589,7 +589,7 @@ static void *pester(void *arg)
         last = to.id;
         if (left > 0) {
             weft_command_complete(to, generation, 0, weft_buf_copy(&generation, sizeof generation));
-            weft_actor_send(to, "m", generation, NULL);
+            weft_actor_send(to, "m", generation, NULL, WEFT_BY_POLICY);
         } else {
             sched_yield();
         }

@@ -141,7 +141,7 @@ TEST(host_stop_ends_remaining_actors_at_deadline)
         weft_buf *input = weft_buf_copy(&how, sizeof how);
         CHECK_EQ(weft_actor_spawn(host, &pids[i], &deaf, NULL, input), 0);
         weft_buf_free(input);
-        CHECK_EQ(weft_actor_send(pids[i], "x", 0, weft_buf_copy("x", 1)), 0);
+        CHECK_EQ(weft_actor_send(pids[i], "x", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), 0);
     }
     CHECK_EQ(forced_stop(host, "good night", weft_after(20 * 1000000)), 9);
     CHECK_EQ(atomic_load(&closed), 9);
@@ -187,7 +187,7 @@ static void *spawner(void *arg)
             break;
         }
         atomic_fetch_add(&made, 1);
-        weft_actor_send(pid, "x", 0, weft_buf_copy("x", 1));
+        weft_actor_send(pid, "x", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY);
     }
     return NULL;
 }
@@ -252,10 +252,10 @@ TEST(recreated_host_keeps_no_state_of_previous_host)
         CHECK_EQ(stats.spawned + stats.ended + stats.dead_letters, 0);
         puppet_start(host, &a);
         weft_pid found;
-        CHECK_EQ(weft_actor_whereis(host, "a", &found), -ENOENT);
+        CHECK_EQ(weft_actor_whereis(host, &found, "a"), -ENOENT);
         CHECK_EQ(weft_actor_register(host, "a", a.pid), 0);
         puppet_host_end(host);
-        CHECK_EQ(weft_actor_send(a.pid, "x", 0, weft_buf_copy("x", 1)), -ESRCH);
+        CHECK_EQ(weft_actor_send(a.pid, "x", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), -ESRCH);
     }
 }
 

@@ -116,7 +116,7 @@ static int watch_it(weft_actor *self, const char *method, const weft_buf *input)
     weft_pid pid;
     (void)method;
     memcpy(&pid, input->data, sizeof pid);
-    return weft_actor_monitor(self, pid, weft_actor_state(self));
+    return weft_actor_monitor(self, weft_actor_state(self), pid);
 }
 
 static int wait_for_end(weft_actor *self, const struct weft_actor_event *events, size_t n,
@@ -296,7 +296,7 @@ TEST(child_stop_without_memory_is_retried_not_killed)
             start(host, &(struct weft_supervisor_opts){
                             .strategy = WEFT_DYNAMIC, .children = children, .count = 1});
         for (int i = 0; i < 4; i++) {
-            CHECK_EQ(weft_supervisor_add(dynamic, NULL, &none, WEFT_FOREVER), 0);
+            CHECK_EQ(weft_supervisor_add(dynamic, &none, NULL, WEFT_FOREVER), 0);
         }
         stop_in_want(dynamic, n);
     }
@@ -403,12 +403,12 @@ TEST(exit_signal_from_exited_child_is_not_its_exit)
     forget();
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     above = start(host, &(struct weft_supervisor_opts){.children = children, .count = 1});
-    CHECK_EQ(weft_actor_send(look(above, "l").pid, "exit", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(look(above, "l").pid, "exit", 0, NULL, WEFT_BY_POLICY), 0);
     await("+l -l +l");
     struct weft_child_info info = await_state(above, "l", WEFT_CHILD_RUNNING);
     CHECK_EQ(info.error, -EDOM);
     CHECK_EQ(info.restarts, 1);
-    CHECK_EQ(weft_actor_send(info.pid, "exit", 1, NULL), 0);
+    CHECK_EQ(weft_actor_send(info.pid, "exit", 1, NULL, WEFT_BY_POLICY), 0);
     int err = weft_actor_join(above, NULL, WEFT_FOREVER);
     CHECK(err == -EPERM || err == -ESRCH);
     await("+l -l +l -l"); /* the supervisor was asked to stop: no child is restarted */
@@ -472,10 +472,10 @@ TEST(restarted_child_keeps_registered_name)
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 1});
     weft_pid before, after;
-    CHECK_EQ(weft_actor_whereis(host, "store", &before), 0);
-    CHECK_EQ(weft_actor_send(before, "crash", 0, NULL), 0);
+    CHECK_EQ(weft_actor_whereis(host, &before, "store"), 0);
+    CHECK_EQ(weft_actor_send(before, "crash", 0, NULL, WEFT_BY_POLICY), 0);
     await("+store -store +store");
-    while (weft_actor_whereis(host, "store", &after) != 0) {
+    while (weft_actor_whereis(host, &after, "store") != 0) {
         sched_yield(); /* it owns the name when its init has returned */
     }
     CHECK(!weft_pid_equal(before, after));
@@ -518,7 +518,7 @@ TEST(concurrent_restarts_are_all_performed)
         CHECK_EQ(weft_supervisor_children(pid, infos, 2), 2);
         for (int i = 0; i < 2; i++) {
             if (infos[i].state == WEFT_CHILD_RUNNING) {
-                weft_actor_send(infos[i].pid, "hit", 0, NULL);
+                weft_actor_send(infos[i].pid, "hit", 0, NULL, WEFT_BY_POLICY);
             }
         }
         sched_yield();

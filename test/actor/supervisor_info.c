@@ -17,7 +17,7 @@ static char *page(weft_host *host, enum weft_dump_format format)
     char *text;
     size_t len;
     FILE *out = open_memstream(&text, &len);
-    int err = host ? weft_actor_dump(out, host, format, 0)
+    int err = host ? weft_actor_dump(host, out, format, 0)
                    : weft_dump(out, &(struct weft_dump_opts){.no_frames = true, .format = format});
     CHECK_EQ(err, 0);
     fclose(out);

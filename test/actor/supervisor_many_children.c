@@ -43,7 +43,7 @@ static weft_pid children[MANY];
 static weft_pid add(weft_pid supervisor)
 {
     weft_pid pid;
-    CHECK_EQ(weft_supervisor_add(supervisor, NULL, &pid, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_supervisor_add(supervisor, &pid, NULL, WEFT_FOREVER), 0);
     return pid;
 }
 
@@ -170,7 +170,7 @@ TEST(child_visited_twice_keeps_its_index)
     struct weft_child_info info[200];
     begin();
     struct visit visit = {.meanwhile = move_last, .supervisor = start_crowd(200)};
-    CHECK_EQ(weft_actor_send(children[199], "crash", 0, NULL), 0);
+    CHECK_EQ(weft_actor_send(children[199], "crash", 0, NULL, WEFT_BY_POLICY), 0);
     do {
         sched_yield();
         CHECK_EQ(weft_supervisor_children(visit.supervisor, info, 200), 200);
@@ -273,7 +273,7 @@ static char *page(void)
     size_t len;
     FILE *out = open_memstream(&text, &len);
     CHECK(out);
-    CHECK_EQ(weft_actor_dump(out, host, WEFT_DUMP_TEXT, 0), 0);
+    CHECK_EQ(weft_actor_dump(host, out, WEFT_DUMP_TEXT, 0), 0);
     fclose(out);
     return text;
 }
@@ -309,7 +309,7 @@ TEST(snapshot_lists_waiting_children_in_order)
     begin();
     weft_pid supervisor = start_crowd(500);
     for (int i = 0; i < 500; i += 5) {
-        CHECK_EQ(weft_actor_send(children[i], "crash", 0, NULL), 0);
+        CHECK_EQ(weft_actor_send(children[i], "crash", 0, NULL, WEFT_BY_POLICY), 0);
     }
     char *text;
     for (;; free(text)) {

@@ -101,13 +101,13 @@ TEST(topics_dispatch_to_handlers_else_to_inbox)
     weft_pid pid;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "order.first", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "order.new", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "weather", 0, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, NULL, 0, NULL), 0);
-    CHECK_EQ(weft_actor_call(pid, "ask", NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pid, "order.first", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, "order.new", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, "weather", 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_send(pid, NULL, 0, NULL, WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "ask", NULL, WEFT_FOREVER), 0);
     CHECK_STR(seen, "foiii");
-    CHECK_EQ(weft_actor_send(pid, "order.bad", 99, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, "order.bad", 99, NULL, WEFT_BY_POLICY), 0);
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == -EDOM || err == -ESRCH);
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
@@ -123,8 +123,8 @@ TEST(unhandled_call_without_inbox_returns_enosys)
     weft_pid pid;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
-    CHECK_EQ(weft_actor_send(pid, "weather", 0, weft_buf_copy("x", 1)), 0);
-    CHECK_EQ(weft_actor_call(pid, "ask", weft_buf_copy("x", 1), NULL, WEFT_FOREVER), -ENOSYS);
+    CHECK_EQ(weft_actor_send(pid, "weather", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY), 0);
+    CHECK_EQ(weft_actor_call(pid, NULL, "ask", weft_buf_copy("x", 1), WEFT_FOREVER), -ENOSYS);
     CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
     weft_host_destroy(host);
 }

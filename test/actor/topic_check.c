@@ -23,7 +23,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
             weft_out_done(out, NULL);
         } else if (events[i].topic && strcmp(events[i].topic, "out send") == 0) {
             char topic[] = "made up";
-            return weft_out_send(out, 1, pid, topic, 0, NULL);
+            return weft_out_send(out, 1, pid, topic, 0, NULL, WEFT_BY_POLICY);
         } else if (events[i].topic && strcmp(events[i].topic, "out call") == 0) {
             char topic[] = "made up";
             return weft_out_call(out, 1, pid, topic, NULL, WEFT_FOREVER);
@@ -52,48 +52,48 @@ static void send_local(void *arg)
 {
     char topic[] = "made up";
     begin();
-    weft_actor_send(*(weft_pid *)arg, topic, 0, NULL);
+    weft_actor_send(*(weft_pid *)arg, topic, 0, NULL, WEFT_BY_POLICY);
 }
 static void send_heap(void *arg)
 {
     begin();
-    weft_actor_send(*(weft_pid *)arg, strdup("made up"), 0, NULL);
+    weft_actor_send(*(weft_pid *)arg, strdup("made up"), 0, NULL, WEFT_BY_POLICY);
 }
 static void send_until(void *arg)
 {
     char topic[] = "made up";
     begin();
-    weft_actor_send_until(*(weft_pid *)arg, topic, 0, NULL, 0);
+    weft_actor_send(*(weft_pid *)arg, topic, 0, NULL, 0);
 }
 static void call(void *arg)
 {
     char topic[] = "made up";
     begin();
-    weft_actor_call(*(weft_pid *)arg, topic, NULL, NULL, 0);
+    weft_actor_call(*(weft_pid *)arg, NULL, topic, NULL, 0);
 }
 static void send_later(void *arg)
 {
     char topic[] = "made up";
     begin();
-    weft_actor_send_after(*(weft_pid *)arg, topic, 0, NULL, 0, NULL);
+    weft_actor_send_at(*(weft_pid *)arg, NULL, topic, 0, NULL, weft_after(0));
 }
 static void publish(void *arg)
 {
     char topic[] = "made up";
     begin();
     CHECK_EQ(weft_actor_group_join(host, "all", *(weft_pid *)arg), 0);
-    weft_actor_group_publish(host, "all", topic, 0, NULL);
+    weft_actor_group_publish(host, "all", topic, 0, NULL, WEFT_BY_POLICY);
 }
 static void send_in_step(void *arg)
 {
     begin();
-    weft_actor_send(*(weft_pid *)arg, "out send", 0, NULL);
+    weft_actor_send(*(weft_pid *)arg, "out send", 0, NULL, WEFT_BY_POLICY);
     weft_actor_join(*(weft_pid *)arg, NULL, WEFT_FOREVER);
 }
 static void call_in_step(void *arg)
 {
     begin();
-    weft_actor_send(*(weft_pid *)arg, "out call", 0, NULL);
+    weft_actor_send(*(weft_pid *)arg, "out call", 0, NULL, WEFT_BY_POLICY);
     weft_actor_join(*(weft_pid *)arg, NULL, WEFT_FOREVER);
 }
 
@@ -118,13 +118,14 @@ TEST(topic_in_permanent_memory_is_accepted)
     char local[] = "made up";
     begin();
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_actor_send(pid, "literal", 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, mine, 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, NULL, 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, made, 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, weft_topic_intern(local), 0, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, strerror(EINVAL), 0, NULL), 0); /* memory of the C library */
-        CHECK_EQ(weft_actor_call(pid, made, NULL, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_send(pid, "literal", 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, mine, 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, NULL, 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, made, 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, weft_topic_intern(local), 0, NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pid, strerror(EINVAL), 0, NULL, WEFT_BY_POLICY),
+                 0); /* memory of the C library */
+        CHECK_EQ(weft_actor_call(pid, NULL, made, NULL, WEFT_FOREVER), 0);
     }
     finish();
 }

@@ -48,9 +48,9 @@ static int pass(weft_actor *self, const struct weft_actor_event *events, size_t 
         }
         CHECK(events[i].trace != 0);
         if (events[i].kind == WEFT_EVENT_COMPLETE) { /* the trace continues with the completion */
-            CHECK_EQ(weft_actor_send(pids[2], "end", events[i].tag, NULL), 0);
+            CHECK_EQ(weft_actor_send(pids[2], "end", events[i].tag, NULL, WEFT_BY_POLICY), 0);
         } else if (weft_pid_equal(weft_actor_pid(self), pids[0])) {
-            CHECK_EQ(weft_actor_send(pids[1], "middle", events[i].tag, NULL), 0);
+            CHECK_EQ(weft_actor_send(pids[1], "middle", events[i].tag, NULL, WEFT_BY_POLICY), 0);
         } else {
             CHECK_EQ(weft_out_command(out, WEFT_COMMAND_USER, events[i].tag, NULL), 0);
         }
@@ -69,7 +69,7 @@ static int last(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
     (void)self, (void)result;
-    while (weft_receive(&event, WEFT_FOREVER) == 0 && event->kind != WEFT_EVENT_CANCEL) {
+    while (weft_actor_receive(&event, WEFT_FOREVER) == 0 && event->kind != WEFT_EVENT_CANCEL) {
         CHECK_EQ(event->tag, event->trace - passages[0].trace);
         atomic_fetch_add(&ended, 1);
     }
@@ -104,7 +104,7 @@ TEST(trace_follows_message_across_three_actors)
     CHECK_EQ(weft_actor_spawn(host, &pids[1], &passer, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pids[2], &ender, NULL, NULL), 0);
     for (uint64_t i = 0; i < MESSAGES; i++) { /* each message begins a trace of its own */
-        CHECK_EQ(weft_actor_send(pids[0], "begin", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(pids[0], "begin", i, NULL, WEFT_BY_POLICY), 0);
     }
     while (atomic_load(&ended) < MESSAGES) {
         sched_yield();
@@ -188,7 +188,7 @@ TEST(untraced_messages_have_no_trace_id)
     weft_pid pid;
     CHECK_EQ(weft_actor_spawn(host, &pid, &hearer, NULL, NULL), 0);
     for (int i = 0; i < 100; i++) {
-        CHECK_EQ(weft_actor_send(pid, "x", 0, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY), 0);
     }
     while (atomic_load(&plain) < 100) {
         sched_yield();
@@ -217,7 +217,7 @@ static int bounce(weft_actor *self, const struct weft_actor_event *events, size_
             weft_out_done(out, NULL);
             return 0;
         }
-        int err = weft_actor_send(weft_actor_pid(self), "ball", 0, NULL);
+        int err = weft_actor_send(weft_actor_pid(self), "ball", 0, NULL, WEFT_BY_POLICY);
         CHECK(err == 0 || err == -ESRCH);
     }
     return 0;
@@ -230,7 +230,7 @@ TEST(trace_callback_is_not_called_after_disable)
     weft_pid pid;
     for (int i = 0; i < 4; i++) {
         CHECK_EQ(weft_actor_spawn(host, &pid, &bouncer, NULL, NULL), 0);
-        CHECK_EQ(weft_actor_send(pid, "ball", 0, NULL), 0);
+        CHECK_EQ(weft_actor_send(pid, "ball", 0, NULL, WEFT_BY_POLICY), 0);
     }
     for (int i = 0; i < 40; i++) {
         atomic_store(&on, 1);

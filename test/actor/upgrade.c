@@ -109,9 +109,9 @@ TEST(upgrade_keeps_pid_mailbox_relations_and_names)
     CHECK_STR(kind_of(a.pid), "newer");
     CHECK_EQ(old_closed, 1);
     puppet_settle(&a); /* the same mailbox */
-    CHECK_EQ(weft_actor_whereis(host, "a", &found), 0);
+    CHECK_EQ(weft_actor_whereis(host, &found, "a"), 0);
     CHECK(weft_pid_equal(found, a.pid));
-    CHECK_EQ(weft_actor_group_members(host, "g", &found, 1), 1);
+    CHECK_EQ(weft_actor_group_members(host, &found, 1, "g"), 1);
     puppet_do(&a, fails, NULL);
     puppet_await(&b, 2);
     CHECK_EQ(b.seen[0].error, -EDOM);
@@ -175,7 +175,8 @@ static int floods_itself(weft_actor *self, weft_out *out, void *arg)
     int *answers = arg;
     (void)out;
     for (int i = 0; i < 3; i++) {
-        answers[i] = weft_actor_send(weft_actor_pid(self), "own", (uint64_t)i, NULL);
+        answers[i] =
+            weft_actor_send(weft_actor_pid(self), "own", (uint64_t)i, NULL, WEFT_BY_POLICY);
     }
     return 0;
 }
@@ -212,9 +213,11 @@ static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
     struct weft__envelope *stray = weft__envelope_new(WEFT_EVENT_MESSAGE, 17, NULL);
     (void)out;
     other.id += (uint64_t)1 << 32;
-    CHECK_EQ(weft_actor_send(me, "job", 0, weft_buf_copy(arg, sizeof(struct puppet_job))), 0);
+    CHECK_EQ(weft_actor_send(me, "job", 0, weft_buf_copy(arg, sizeof(struct puppet_job)),
+                             WEFT_BY_POLICY),
+             0);
     weft__actor_push(self, other, stray);
-    return weft_actor_send(me, "own", 5, NULL);
+    return weft_actor_send(me, "own", 5, NULL, WEFT_BY_POLICY);
 }
 
 TEST(upgrade_to_dropping_mailbox_skips_messages_of_other_pid)
@@ -275,7 +278,7 @@ static const struct weft_actor_kind sieve = {.name = "sieve",
 static void *pours(void *arg)
 {
     for (int i = 0; i < 5000; i++) {
-        int err = weft_actor_send(*(weft_pid *)arg, "n", 0, NULL);
+        int err = weft_actor_send(*(weft_pid *)arg, "n", 0, NULL, WEFT_BY_POLICY);
         CHECK(err == 0 || err == -ENOBUFS);
         atomic_fetch_add(&taken_in, err == 0);
     }
@@ -459,7 +462,7 @@ static const struct weft_actor_kind odd = {
 static void *sends(void *arg)
 {
     for (uint64_t i = 0; i < 300; i++) {
-        CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", i, NULL), 0);
+        CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", i, NULL, WEFT_BY_POLICY), 0);
         sched_yield();
     }
     return NULL;

@@ -27,7 +27,7 @@ static int receive_two(weft_actor *self, weft_buf **result)
     (void)result;
     CHECK_EQ(weft_event_wait(&go[index], WEFT_FOREVER), 0);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_receive(&event, WEFT_FOREVER), 0);
         CHECK_EQ(event->tag, 2 * index + i);
     }
     return 0;
@@ -43,7 +43,7 @@ static const struct weft_actor_kind narrow = {.name = "narrow",
 static void *send_second(void *arg)
 {
     int i = (int)(intptr_t)arg;
-    CHECK_EQ(weft_actor_send_until(pids[i], "n", (uint64_t)(2 * i + 1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_send(pids[i], "n", (uint64_t)(2 * i + 1), NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
@@ -62,8 +62,8 @@ TEST(waiting_sender_in_shared_bucket_is_admitted_by_its_actor)
         weft_buf_free(index);
     }
     for (int i = 0; i < ACTORS; i++) {
-        CHECK_EQ(weft_actor_send(pids[i], "n", (uint64_t)(2 * i), NULL), 0);
-        CHECK_EQ(weft_actor_send(pids[i], "n", 0, NULL), -ENOBUFS);
+        CHECK_EQ(weft_actor_send(pids[i], "n", (uint64_t)(2 * i), NULL, WEFT_BY_POLICY), 0);
+        CHECK_EQ(weft_actor_send(pids[i], "n", 0, NULL, WEFT_BY_POLICY), -ENOBUFS);
         CHECK_EQ(weft_pool_spawn(pool, &senders[i], send_second, (void *)(intptr_t)i, NULL), 0);
         await_waiting(senders[i]);
     }

@@ -247,9 +247,9 @@ EACH_DRIVER(actor_exit_cancels_its_io_commands)
     }
     end();
     /* The listener still works. */
-    int fd = weft_connect(address, WEFT_FOREVER);
+    int fd = weft_dial(address, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
-    int other = weft_accept(listener, WEFT_FOREVER);
+    int other = weft_accept(listener, NULL, WEFT_FOREVER);
     CHECK(other >= 0);
     CHECK_EQ(weft_close(other), 0);
     CHECK_EQ(weft_close(fd), 0);
@@ -278,7 +278,7 @@ EACH_DRIVER(accepted_connection_not_taken_is_closed)
     int listener = listen_here(address, sizeof address);
     begin(driver);
     weft_pid pid = spawn(&kind, &listener, sizeof listener);
-    int fd = weft_connect(address, WEFT_FOREVER);
+    int fd = weft_dial(address, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
     CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 0);
     join(pid);

@@ -123,5 +123,7 @@ static void *refuses_limits(void *arg)
 
 TEST(http_server_names_rejected_limit)
 {
-    CHECK_EQ(weft_run(refuses_limits, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, refuses_limits, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER),
+        0);
 }

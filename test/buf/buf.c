@@ -1,6 +1,7 @@
 /* labels: valgrind */
 #include <weft/buf.h>
 
+#include "buf/bufs.h"
 #include "check.h"
 
 static const char text[] = "the quick brown fox";
@@ -14,7 +15,7 @@ TEST(new_buffer_is_empty_with_requested_capacity)
         CHECK(buf);
         CHECK_EQ(buf->len, 0);
         CHECK(weft_buf_is_writable(buf));
-        CHECK_EQ(weft_buf_headroom(buf), 16);
+        CHECK_EQ(weft__buf_headroom(buf), 16);
         CHECK(weft_buf_tailroom(buf) >= sizes[i]);
         memset(weft_buf_put(buf, sizes[i]), 7, sizes[i]);
         CHECK_EQ(buf->len, sizes[i]);
@@ -36,14 +37,14 @@ TEST(header_is_prepended_and_trailer_appended_in_place)
     memcpy(weft_buf_put(buf, 4), "body", 4);
     memcpy(weft_buf_push(buf, 2), "<h", 2);
     memcpy(weft_buf_put(buf, 1), ">", 1);
-    CHECK_EQ(weft_buf_headroom(buf), 2);
+    CHECK_EQ(weft__buf_headroom(buf), 2);
     CHECK_EQ(buf->len, 7);
     CHECK(memcmp(buf->data, "<hbody>", 7) == 0);
     weft_buf_pull(buf, 2);
     weft_buf_trim(buf, 1);
     CHECK_EQ(buf->len, 4);
     CHECK(memcmp(buf->data, "body", 4) == 0);
-    CHECK_EQ(weft_buf_headroom(buf), 4);
+    CHECK_EQ(weft__buf_headroom(buf), 4);
     weft_buf_free(buf);
 }
 
@@ -55,24 +56,25 @@ TEST(slices_share_storage_and_are_read_only_while_shared)
     CHECK(quick->data == buf->data + 4 && quick->len == 5);
     CHECK(all->data == buf->data && all->len == buf->len);
     CHECK(!weft_buf_is_writable(buf) && !weft_buf_is_writable(quick));
-    CHECK_EQ(weft_buf_headroom(quick), 0);
+    CHECK_EQ(weft__buf_headroom(quick), 0);
     CHECK_EQ(weft_buf_tailroom(buf), 0);
     weft_buf_free(buf); /* the first view is freed first */
     weft_buf_free(all);
     CHECK(memcmp(quick->data, "quick", 5) == 0);
     CHECK(weft_buf_is_writable(quick)); /* the last view owns all of it */
-    CHECK_EQ(weft_buf_headroom(quick), 4);
+    CHECK_EQ(weft__buf_headroom(quick), 4);
     CHECK(weft_buf_tailroom(quick) >= sizeof text - 9);
     weft_buf_free(quick);
 }
 
-TEST(unshare_copies_only_shared_bytes)
+TEST(copy_of_shared_bytes_is_writable)
 {
     weft_buf *buf = weft_buf_copy(text, sizeof text);
-    CHECK(weft_buf_unshare(buf) == buf);
     weft_buf *view = weft_buf_slice(buf, 4, 5);
-    weft_buf *mine = weft_buf_unshare(view);
+    CHECK(!weft_buf_is_writable(view));
+    weft_buf *mine = weft_buf_copy(view->data, view->len);
     CHECK(mine && mine->data != buf->data + 4);
+    weft_buf_free(view);
     CHECK(weft_buf_is_writable(mine) && weft_buf_is_writable(buf));
     memset(mine->data, 'x', mine->len);
     CHECK(memcmp(buf->data, text, sizeof text) == 0);
@@ -98,7 +100,9 @@ TEST(wrapped_memory_is_released_once_by_last_view)
     weft_buf_free(buf);
     CHECK_EQ(released, 0);
     CHECK(!weft_buf_is_writable(view)); /* the only view, but the memory is not Weft's */
-    weft_buf *copy = weft_buf_unshare(view);
+    weft_buf *copy = weft_buf_copy(view->data, view->len);
+    CHECK_EQ(released, 0);
+    weft_buf_free(view);
     CHECK_EQ(released, 1);
     CHECK(weft_buf_is_writable(copy) && memcmp(copy->data, "quick", 5) == 0);
     weft_buf_free(copy);

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "buf/block.h"
+#include "buf/bufs.h"
 #include "buf/worker_cache.h"
 #include "sched/fixture.h"
 
@@ -17,7 +18,7 @@ static struct weft_buf_stats stats(void)
 static void fresh(void)
 {
     weft_buf_set_limits(NULL);
-    weft_buf_trim_pools();
+    weft__buf_trim_pools();
 }
 
 static void *reuse(void *arg)
@@ -66,7 +67,7 @@ TEST(large_buffers_are_shared_and_largest_are_not_cached)
     CHECK_EQ(after.live_bytes, before.live_bytes);
     CHECK_EQ(after.classes[12].kept, 1);
     CHECK_EQ(after.classes[18].kept, 0);
-    CHECK(weft_buf_trim_pools() >= 131072);
+    CHECK(weft__buf_trim_pools() >= 131072);
     CHECK_EQ(stats().classes[12].kept, 0);
 }
 
@@ -113,7 +114,7 @@ TEST(worker_cache_holds_twice_limit_busy_and_limit_when_asleep)
     fresh();
     weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 23040});
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-    CHECK_EQ(weft_call_on(pool, 0, keep_many, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, keep_many, NULL, WEFT_FOREVER), 0);
     await_idle(pool);
     CHECK(stats().classes[5].kept <= 20);
     CHECK(stats().classes[5].kept > 0);
@@ -134,7 +135,7 @@ TEST(trim_reaches_other_workers_before_their_next_sleep)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .caller = true});
     CHECK_EQ(weft_pool_submit(pool, reuse, NULL), 0);
     CHECK(weft_pool_poll(pool) > 0);
-    weft_buf_trim_pools();
+    weft__buf_trim_pools();
     CHECK(stats().kept > 0); /* the worker sleeps: no other thread may use its cache */
     CHECK_EQ(weft_pool_submit(pool, nothing, NULL), 0);
     CHECK(weft_pool_poll(pool) > 0);
@@ -181,18 +182,18 @@ TEST(remotely_freed_buffer_returns_to_its_worker)
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});
     struct weft_buf_stats before = stats();
     for (int round = 0; round < 2; round++) {
-        CHECK_EQ(weft_call_on(a, 0, take_many, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_call(a, NULL, 0, take_many, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(stats().live, before.live + MANY);
         if (round) {
             free_many(NULL); /* a plain thread */
         } else {
-            CHECK_EQ(weft_call_on(b, 0, free_many, NULL, NULL), 0);
+            CHECK_EQ(weft_pool_call(b, NULL, 0, free_many, NULL, WEFT_FOREVER), 0);
         }
         struct weft_buf_stats after = stats();
         CHECK_EQ(after.foreign - before.foreign, (uint64_t)MANY * (uint64_t)(round + 1));
         CHECK_EQ(after.live, before.live);
         CHECK_EQ(after.kept, before.kept + MANY); /* also while on the remote-free list */
-        CHECK_EQ(weft_call_on(a, 0, take_again, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_call(a, NULL, 0, take_again, NULL, WEFT_FOREVER), 0);
     }
     pool_close(a);
     pool_close(b);
@@ -205,7 +206,7 @@ TEST(remote_frees_to_inactive_worker_cache_are_bounded)
     /* Its worker is this thread, and only in run: a separate thread might wake up and collect some
      * of the buffers. */
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
-    CHECK_EQ(weft_pool_run(a, take_many, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_run(a, NULL, take_many, NULL, WEFT_FOREVER), 0);
     free_many(NULL);
     CHECK_EQ(stats().live, 0);
     CHECK(stats().kept <= 11);
@@ -233,7 +234,7 @@ TEST(maximum_limit_means_unlimited)
             .worker_class = most, .worker = most, .shared_class = most, .shared = most});
         weft_pool *a =
             pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
-        CHECK_EQ(weft_pool_run(a, keep_all, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_run(a, NULL, keep_all, NULL, WEFT_FOREVER), 0);
         free_many(NULL); /* on the remote-free list */
         CHECK_EQ(stats().live, 0);
         CHECK_EQ(stats().kept, MANY);
@@ -246,7 +247,7 @@ TEST(buffers_outlive_their_pool)
 {
     fresh();
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
-    CHECK_EQ(weft_call_on(a, 0, take_many, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(a, NULL, 0, take_many, NULL, WEFT_FOREVER), 0);
     pool_close(a);
     for (int i = 0; i < MANY; i++) {
         memset(weft_buf_put(passed[i], 200), i, 200);
@@ -259,9 +260,9 @@ TEST(buffers_outlive_their_pool)
     weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});
     weft_buf_free(kept);
     CHECK_EQ(stats().live, 0);
-    CHECK_EQ(weft_call_on(b, 0, nothing, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(b, NULL, 0, nothing, NULL, WEFT_FOREVER), 0);
     pool_close(b);
-    weft_buf_trim_pools();
+    weft__buf_trim_pools();
     CHECK_EQ(stats().kept, 0);
 }
 
@@ -328,7 +329,7 @@ static void use_after_free(void *arg)
 {
     weft_buf *buf = weft_buf_alloc(300, 0);
     weft_buf_free(buf);
-    weft_buf_headroom(buf);
+    weft__buf_headroom(buf);
     (void)arg;
 }
 

@@ -21,7 +21,7 @@ static size_t body(const weft_http_head *head, const char *data, size_t len, int
         weft_http_chunked_init(&chunked, NULL);
         while (used < len && !chunked.done) {
             ssize_t n =
-                weft_http_chunked_next(&chunked, data + used, len - used, &piece, &piece_len);
+                weft_http_chunked_next(&chunked, &piece, &piece_len, data + used, len - used);
             if (n < 0) {
                 *refused = chunked.refused;
                 break;

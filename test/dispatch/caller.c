@@ -21,7 +21,7 @@ static weft_dispatcher *callers(void)
 
 static void *sleeps_and_adds(void *arg)
 {
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     ++*(int *)arg;
     return NULL;
 }
@@ -43,7 +43,7 @@ TEST(dispatcher_run_returns_when_no_group_is_left)
     weft_group_stop(more);
     CHECK_EQ(weft_dispatcher_run(d), 0);
     CHECK_EQ(sum, 4);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     CHECK_EQ(weft_dispatcher_run(d), -ESHUTDOWN);
     CHECK_EQ(weft_dispatcher_poll(d), -ESHUTDOWN);
     weft_dispatcher_destroy(d);
@@ -83,7 +83,7 @@ TEST(only_caller_thread_can_run_dispatcher)
 /* The dispatcher is not running: its stop returns an error. */
 static void *stops_it(void *arg)
 {
-    CHECK_EQ(weft_dispatcher_stop(arg, WEFT_FOREVER, NULL, 0), -EDEADLK);
+    CHECK_EQ(weft_dispatcher_stop(arg, NULL, 0, WEFT_FOREVER), -EDEADLK);
     return NULL;
 }
 
@@ -95,7 +95,7 @@ TEST(stop_from_other_thread_needs_caller)
     CHECK_EQ(weft_group_spawn(make_group(d, "g"), NULL, sleeps_and_adds, &sum, NULL), 0);
     CHECK_EQ(pthread_create(&thread, NULL, stops_it, d), 0);
     pthread_join(thread, NULL);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0),
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER),
              0); /* the caller's stop serves meanwhile */
     CHECK_EQ(sum, 1);
     weft_dispatcher_destroy(d);
@@ -103,7 +103,7 @@ TEST(stop_from_other_thread_needs_caller)
 
 static void *never_ends(void *arg)
 {
-    while (weft_sleep_until(WEFT_FOREVER) != -ECANCELED) {
+    while (weft_sleep(WEFT_FOREVER) != -ECANCELED) {
     }
     return arg;
 }
@@ -115,9 +115,9 @@ static int stop_a_late_one(void)
     const char *late[2] = {NULL};
     CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
     CHECK_EQ(weft_group_spawn(make_group(d, "late"), NULL, never_ends, NULL, NULL), 0);
-    int n = weft_dispatcher_stop(d, weft_after(MS), late, 2);
+    int n = weft_dispatcher_stop(d, late, 2, weft_after(MS));
     CHECK_STR(late[0], "late");
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
     return n;
 }
@@ -155,7 +155,7 @@ static void *ticks(void *arg)
 {
     struct host *h = arg;
     for (h->ticks = 0; h->ticks < 5; h->ticks++) {
-        CHECK_EQ(weft_sleep(MS), 0);
+        CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     }
     return NULL;
 }
@@ -292,9 +292,9 @@ static void deadlocks(void *arg)
     weft_group_stop(group);
     CHECK_EQ(weft_dispatcher_run(d), -EDEADLK);
     CHECK(strstr(found, "godot"));
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), -EDEADLK);
-    int late = weft_dispatcher_stop(d, weft_after(0), NULL, 0); /* it is cancelled */
-    CHECK(late == 1 || (late == -EBUSY && weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0) == 0));
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), -EDEADLK);
+    int late = weft_dispatcher_stop(d, NULL, 0, weft_after(0)); /* it is cancelled */
+    CHECK(late == 1 || (late == -EBUSY && weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER) == 0));
     weft_dispatcher_destroy(d);
 }
 

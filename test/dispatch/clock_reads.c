@@ -28,7 +28,7 @@ static void *goes_round(void *arg)
 
 static void *sleeps(void *arg)
 {
-    CHECK_EQ(weft_sleep_until(*(int64_t *)arg), 0);
+    CHECK_EQ(weft_sleep(*(int64_t *)arg), 0);
     scene.woken_at = scene.rounds;
     return NULL;
 }

@@ -20,7 +20,7 @@ static void *waits(void *arg)
 
 static void *sleeps(void *arg)
 {
-    weft_sleep_until(WEFT_FOREVER);
+    weft_sleep(WEFT_FOREVER);
     return arg;
 }
 
@@ -241,7 +241,7 @@ static void *naps(void *arg)
     struct weft_dispatcher_stats stats;
     int i = 0;
     do {
-        CHECK_EQ(weft_sleep(2 * MS), 0);
+        CHECK_EQ(weft_sleep(weft_after(2 * MS)), 0);
         weft_dispatcher_stats(weft_dispatcher_self(), &stats);
     } while (++i < 5 || stats.sleeps == 0);
     return arg;
@@ -270,10 +270,10 @@ static void collect(enum kind kind)
     weft_group_stats(group, &stats);
     stop_dispatcher(d);
     weft_collector_stop(collector);
-    CHECK_EQ(weft_collector_read(collector, WEFT_PERF_POLL, &poll), 0);
-    CHECK_EQ(weft_collector_read(collector, WEFT_PERF_WORK, &work), 0);
-    CHECK_EQ(weft_collector_read(collector, WEFT_PERF_QUEUE, &queue), 0);
-    CHECK_EQ(weft_collector_read(collector, WEFT_PERF_ACQUIRE, &acquire), 0);
+    CHECK_EQ(weft_collector_read(collector, &poll, WEFT_PERF_POLL), 0);
+    CHECK_EQ(weft_collector_read(collector, &work, WEFT_PERF_WORK), 0);
+    CHECK_EQ(weft_collector_read(collector, &queue, WEFT_PERF_QUEUE), 0);
+    CHECK_EQ(weft_collector_read(collector, &acquire, WEFT_PERF_ACQUIRE), 0);
     CHECK(poll.calls >= 1);           /* it slept */
     CHECK(work.calls >= 100);         /* a round for each yield, */
     CHECK(work.calls <= stats.turns); /* and none without a fiber */

@@ -23,7 +23,7 @@ static int fails(void *arg, void **value)
 
 static int sleeps_first(void *arg, void **value)
 {
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     *value = arg;
     return 0;
 }
@@ -94,10 +94,10 @@ TEST(one_time_schedule_runs_on_time_and_holds_group_open)
     weft_group_stop(group); /* it waits for all three */
     CHECK_EQ(finish_of(group), 0);
     CHECK(weft_now() >= at);
-    CHECK_EQ(weft_future_result(weft_schedule_over(now), &value), 0);
-    CHECK_EQ(weft_future_result(weft_schedule_over(later), &value), 0);
+    CHECK_EQ(weft_future_result(weft_schedule_finished(now), &value), 0);
+    CHECK_EQ(weft_future_result(weft_schedule_finished(later), &value), 0);
     CHECK(value == &token);
-    CHECK_EQ(weft_future_result(weft_schedule_over(failing), NULL), -EPROTO);
+    CHECK_EQ(weft_future_result(weft_schedule_finished(failing), NULL), -EPROTO);
     CHECK_EQ(weft_schedule_cancel(later), -EALREADY);
     struct weft_schedule_stats stats;
     weft_schedule_stats(failing, &stats);
@@ -123,7 +123,7 @@ TEST(schedule_cancel_before_due_is_final_and_releases_group)
     CHECK_EQ(weft_schedule_cancel(schedule), 0);
     CHECK_EQ(weft_schedule_cancel(schedule), -EALREADY);
     CHECK_EQ(finish_of(group), 0);
-    CHECK_EQ(weft_future_result(weft_schedule_over(schedule), NULL), -ECANCELED);
+    CHECK_EQ(weft_future_result(weft_schedule_finished(schedule), NULL), -ECANCELED);
     CHECK_EQ(atomic_load(&called), 0);
     weft_schedule_unref(schedule);
     stop_dispatcher(d);
@@ -257,7 +257,7 @@ TEST(failing_periodic_schedule_continues_and_is_counted)
     /* It does not hold the group open, and ends with it. */
     weft_group_stop(group);
     CHECK_EQ(finish_of(group), 0);
-    CHECK_EQ(weft_future_result(weft_schedule_over(schedule), NULL), -ECANCELED);
+    CHECK_EQ(weft_future_result(weft_schedule_finished(schedule), NULL), -ECANCELED);
     CHECK_EQ(weft_schedule_cancel(schedule), -EALREADY);
     weft_schedule_unref(schedule);
     stop_dispatcher(d);
@@ -328,7 +328,7 @@ TEST(schedule_cancel_while_running_reports_in_progress)
         }
         CHECK_EQ(weft_schedule_cancel(schedule), -EINPROGRESS);
         atomic_store(&s.stage, 2);
-        CHECK_EQ(weft_future_get(weft_schedule_over(schedule), NULL, WEFT_FOREVER),
+        CHECK_EQ(weft_future_get(weft_schedule_finished(schedule), NULL, WEFT_FOREVER),
                  kind == WEFT_ONCE ? 0 : -ECANCELED);
         struct weft_schedule_stats stats;
         weft_group_stop(group);

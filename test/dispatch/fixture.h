@@ -26,7 +26,7 @@ __attribute__((unused)) static void run_in_group(weft_fn fn, void *arg)
     weft_group_stop(group);
     CHECK_EQ(weft_dispatcher_run(d), 0);
     CHECK(weft_future_is_done(weft_group_finished(group)));
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 
@@ -42,7 +42,7 @@ start_dispatcher(const struct weft_dispatcher_opts *opts)
 
 __attribute__((unused)) static void stop_dispatcher(weft_dispatcher *d)
 {
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 

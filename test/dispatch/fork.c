@@ -5,14 +5,14 @@
 
 static void *sleeps_and_adds(void *arg)
 {
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     ++*(int *)arg;
     return NULL;
 }
 
 static void *never_ends(void *arg)
 {
-    weft_sleep_until(WEFT_FOREVER);
+    weft_sleep(WEFT_FOREVER);
     return arg;
 }
 

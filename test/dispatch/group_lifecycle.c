@@ -245,7 +245,7 @@ static void *sleeps_until_told(void *arg)
 {
     struct ear *ear = arg;
     while (!atomic_load(&ear->told)) {
-        CHECK_EQ(weft_sleep(MS), 0);
+        CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     }
     return NULL;
 }
@@ -305,10 +305,10 @@ static int cleaned;
 static void cleans(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_sleep(MS / 10),
+    CHECK_EQ(weft_sleep(weft_after(MS / 10)),
              -ECANCELED); /* it is cancelled: a waiting cleanup needs a shield */
     weft_fiber_shield_enter();
-    CHECK_EQ(weft_sleep(MS / 10), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS / 10)), 0);
     weft_fiber_shield_leave();
     cleaned++;
 }
@@ -317,7 +317,7 @@ static void *serves_for_ever(void *arg)
 {
     struct weft_fiber_cleanup cleanup;
     weft_fiber_cleanup_push(&cleanup, cleans, NULL);
-    CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -ECANCELED);
     weft_fiber_cleanup_pop(&cleanup, true);
     return arg;
 }
@@ -404,21 +404,21 @@ static int spawned_late;
 
 static void *late_daemon(void *arg)
 {
-    CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -ECANCELED);
     spawned_late++;
     return arg;
 }
 
 static void *late_worker(void *arg)
 {
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     spawned_late++;
     return arg;
 }
 
 static void *breeds_at_its_end(void *arg)
 {
-    CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -ECANCELED);
     CHECK_EQ(weft_spawn(NULL, late_daemon, NULL, NULL), 0); /* a daemon, like this fiber */
     CHECK_EQ(weft_group_spawn(weft_group_self(), NULL, late_daemon, NULL,
                               &(struct weft_member_opts){.daemon = true}),
@@ -461,7 +461,7 @@ static void *spawns_children(void *arg)
         CHECK_EQ(weft_scope_spawn(&scope, NULL, is_no_daemon_child, NULL, NULL), 0);
         CHECK_EQ(weft_spawn(NULL, is_no_daemon, NULL, NULL), 0);
     }
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     return arg;
 }
 

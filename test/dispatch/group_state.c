@@ -197,7 +197,7 @@ TEST(unfinished_group_between_polls_is_ready)
     atomic_store(&done, true);
     CHECK(weft_dispatcher_poll(d) > 0);
     CHECK_EQ(stats_of(group).state, WEFT_GROUP_RUNNING);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 

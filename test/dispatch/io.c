@@ -37,7 +37,7 @@ static void *asks(void *arg)
         CHECK_EQ(weft_read(p->fds[1], got, sizeof got, WEFT_FOREVER), n);
         CHECK_STR(got, sent);
         if (i % 10 == 0) {
-            CHECK_EQ(weft_sleep(1000), 0);
+            CHECK_EQ(weft_sleep(weft_after(1000)), 0);
         }
     }
     CHECK_EQ(weft_read(p->fds[1], &(char){0}, 1, weft_after(MS / 10)), -ETIMEDOUT);

@@ -33,7 +33,7 @@ static void *tries_to_hop(void *arg)
         CHECK_EQ(weft_fiber_migrate(weft_pool_self(), worker), 0);
         CHECK_EQ(weft_migration_enter(&hop, weft_pool_self(), worker), 0);
         weft_yield();
-        CHECK_EQ(weft_sleep(1000), 0);
+        CHECK_EQ(weft_sleep(weft_after(1000)), 0);
         weft_migration_leave(&hop);
     }
     CHECK_EQ(weft_fiber_migrate(weft_pool_self(), 1), -EINVAL);
@@ -47,7 +47,7 @@ static void *tries_to_come(void *arg)
     struct weft_migration hop;
     CHECK_EQ(weft_fiber_migrate(arg, WEFT_ANY_WORKER), -EPERM);
     CHECK_EQ(weft_migration_enter(&hop, arg, 0), -EPERM);
-    CHECK_EQ(weft_call_on(arg, WEFT_ANY_WORKER, tries_to_hop, NULL, NULL), -EPERM);
+    CHECK_EQ(weft_pool_call(arg, NULL, WEFT_ANY_WORKER, tries_to_hop, NULL, WEFT_FOREVER), -EPERM);
     return NULL;
 }
 
@@ -73,7 +73,7 @@ static void *is_far(void *arg)
 {
     CHECK(weft_pool_self() == pool);
     CHECK(!weft_group_self());
-    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
     return arg;
 }
 
@@ -92,11 +92,12 @@ static void *calls_what_does_not_wait(void *arg)
 {
     weft_fiber self = weft_self();
     void *result = NULL;
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, is_interrupted_and_does_not_wait, &self, &result),
+    CHECK_EQ(weft_pool_call(pool, &result, WEFT_ANY_WORKER, is_interrupted_and_does_not_wait, &self,
+                            WEFT_FOREVER),
              0);
     CHECK(result == &self);
     CHECK(weft_fiber_is_interrupted()); /* as if the function had run here */
-    CHECK_EQ(weft_sleep(1000), -EINTR);
+    CHECK_EQ(weft_sleep(weft_after(1000)), -EINTR);
     return arg;
 }
 
@@ -110,14 +111,16 @@ TEST(interrupt_unused_by_called_function_stays_with_caller)
 static void *is_interrupted_and_waits(void *arg)
 {
     CHECK_EQ(weft_fiber_interrupt(*(weft_fiber *)arg), 0);
-    CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -EINTR);
+    CHECK_EQ(weft_sleep(WEFT_FOREVER), -EINTR);
     return arg;
 }
 
 static void *calls_what_waits(void *arg)
 {
     weft_fiber self = weft_self();
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, is_interrupted_and_waits, &self, NULL), 0);
+    CHECK_EQ(
+        weft_pool_call(pool, NULL, WEFT_ANY_WORKER, is_interrupted_and_waits, &self, WEFT_FOREVER),
+        0);
     CHECK(!weft_fiber_is_interrupted());
     return arg;
 }
@@ -139,13 +142,14 @@ static void *calls_far(void *arg)
 {
     void *result = NULL;
     weft_group *group = weft_group_self();
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, is_far, &result, &result), 0);
+    CHECK_EQ(weft_pool_call(pool, &result, WEFT_ANY_WORKER, is_far, &result, WEFT_FOREVER), 0);
     CHECK(result == &result);
     CHECK(weft_group_self() == group);
-    CHECK_EQ(weft_call_on(pool, 1, is_on_worker_1, arg, NULL), 0);
-    CHECK_EQ(weft_call_on(pool, 7, is_far, arg, NULL), -EINVAL);
-    CHECK_EQ(weft_call_on(weft_pool_self(), WEFT_ANY_WORKER, tries_to_hop, arg, NULL),
-             0); /* a plain call */
+    CHECK_EQ(weft_pool_call(pool, NULL, 1, is_on_worker_1, arg, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 7, is_far, arg, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(
+        weft_pool_call(weft_pool_self(), NULL, WEFT_ANY_WORKER, tries_to_hop, arg, WEFT_FOREVER),
+        0); /* a plain call */
     return arg;
 }
 
@@ -164,7 +168,7 @@ static struct {
 static void *waits_far(void *arg)
 {
     atomic_store(&far.began, 1);
-    far.wait = weft_sleep_until(WEFT_FOREVER);
+    far.wait = weft_sleep(WEFT_FOREVER);
     atomic_store(&far.ended, 1);
     return arg;
 }
@@ -172,7 +176,7 @@ static void *waits_far(void *arg)
 static void *calls_and_is_ended(void *arg)
 {
     void *result = NULL;
-    far.result = weft_call_on(pool, WEFT_ANY_WORKER, waits_far, arg, &result);
+    far.result = weft_pool_call(pool, &result, WEFT_ANY_WORKER, waits_far, arg, WEFT_FOREVER);
     CHECK_EQ(atomic_load(&far.ended), 1); /* never before */
     CHECK(result == arg);
     return NULL;
@@ -232,7 +236,7 @@ static void *asks(void *arg)
     struct pipes *p = arg;
     void *result = NULL;
     weft_fiber fiber;
-    CHECK_EQ(weft_blocking_call(NULL, blocks, p, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, &result, blocks, p, WEFT_FOREVER), 0);
     CHECK(result == p);
     CHECK_EQ(weft_pool_spawn(pool, &fiber, answers, p, NULL), 0);
     for (int i = 0; i < 100; i++) {

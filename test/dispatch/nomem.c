@@ -79,11 +79,11 @@ static int use_everything(void)
         weft_future_unref(future);
     }
     if (schedule) {
-        CHECK_EQ(weft_future_result(weft_schedule_over(schedule), NULL), 0);
+        CHECK_EQ(weft_future_result(weft_schedule_finished(schedule), NULL), 0);
         weft_schedule_unref(schedule);
     }
     CHECK_EQ(run.ran, run.expected);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
     return run.errors;
 }

@@ -243,7 +243,8 @@ static void uses_from_elsewhere(void *arg)
         weft_group_stop(other);
         finish_of(other);
     } else if (f->from == POOL) {
-        weft_run(touches, which, NULL, &(struct weft_pool_opts){.workers = 1, .name = "public"});
+        weft_run(NULL, touches, which, &(struct weft_pool_opts){.workers = 1, .name = "public"},
+                 WEFT_FOREVER);
     } else {
         touch(f->which);
     }

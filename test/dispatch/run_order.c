@@ -219,7 +219,7 @@ TEST(wake_all_defers_fibers_without_budget_to_next_turn)
 
 static void *sleeps_until(void *arg)
 {
-    weft_sleep_until(*(int64_t *)arg);
+    weft_sleep(*(int64_t *)arg);
     note("T");
     return NULL;
 }
@@ -411,7 +411,7 @@ static void close_world(struct world *w)
         weft_group_stop(w->groups[i]);
     }
     CHECK_EQ(weft_dispatcher_run(w->d), 0);
-    CHECK_EQ(weft_dispatcher_stop(w->d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(w->d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(w->d);
 }
 

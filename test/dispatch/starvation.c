@@ -50,7 +50,7 @@ static void *sleeps(void *arg)
 {
     struct game *g = arg;
     while (!is_over(g)) {
-        CHECK_EQ(weft_sleep(MS / 10), 0);
+        CHECK_EQ(weft_sleep(weft_after(MS / 10)), 0);
         count(&g->slept);
     }
     return NULL;

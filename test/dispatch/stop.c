@@ -8,7 +8,7 @@
 
 static void *never_ends(void *arg)
 {
-    while (weft_sleep_until(WEFT_FOREVER) != -ECANCELED) {
+    while (weft_sleep(WEFT_FOREVER) != -ECANCELED) {
     }
     return arg;
 }
@@ -91,7 +91,7 @@ static int stop_two_late_ones(void)
     await_rest(bad, 1);
     await_rest(worse, 1);
     int before = hide_stderr(&file);
-    int n = weft_dispatcher_stop(d, weft_after(MS), late, 1);
+    int n = weft_dispatcher_stop(d, late, 1, weft_after(MS));
     show_stderr(before, file, text, sizeof text);
     CHECK(late[0] && (strcmp(late[0], "bad one") == 0 || strcmp(late[0], "worse") == 0));
     CHECK(strstr(text, "2 groups have not finished in time; their fibers are cancelled"));
@@ -102,7 +102,7 @@ static int stop_two_late_ones(void)
     CHECK_EQ(finish_of(good), 0);
     CHECK_EQ(finish_of(bad), 0);
     CHECK_EQ(finish_of(worse), 0);
-    CHECK_EQ(weft_dispatcher_stop(d, weft_after(MS), NULL, 0), 0); /* again: nothing is left */
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, weft_after(MS)), 0); /* again: nothing is left */
     CHECK_EQ(weft_dispatcher_start(d), -ESHUTDOWN);
     weft_dispatcher_destroy(d);
     return n;
@@ -125,7 +125,7 @@ struct stopper {
 static void *stops_soon(void *arg)
 {
     struct stopper *s = arg;
-    s->result = weft_dispatcher_stop(s->d, weft_after(MS), NULL, 0);
+    s->result = weft_dispatcher_stop(s->d, NULL, 0, weft_after(MS));
     return NULL;
 }
 
@@ -170,12 +170,12 @@ TEST(stop_is_busy_while_cancelled_fiber_does_not_end)
     CHECK_EQ(weft_group_spawn(group, NULL, ends_late, &event, NULL), 0);
     await_rest(group, 1);
     int before = hide_stderr(&file);
-    int busy = weft_dispatcher_stop(d, weft_after(MS), late, 4);
+    int busy = weft_dispatcher_stop(d, late, 4, weft_after(MS));
     show_stderr(before, file, text, sizeof text);
     CHECK_EQ(busy, -EBUSY);
     CHECK_STR(late[0], "shielded");
     weft_event_set(&event);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, late, 4), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, late, 4, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 
@@ -183,7 +183,7 @@ TEST(stop_is_busy_while_cancelled_fiber_does_not_end)
 
 static void *stops_from_inside(void *arg)
 {
-    CHECK_EQ(weft_dispatcher_stop(weft_dispatcher_self(), WEFT_FOREVER, NULL, 0), -EINPROGRESS);
+    CHECK_EQ(weft_dispatcher_stop(weft_dispatcher_self(), NULL, 0, WEFT_FOREVER), -EINPROGRESS);
     CHECK(weft_group_is_stopping(weft_group_self()));
     weft_group *group;
     CHECK_EQ(weft_group_create(weft_dispatcher_self(), &group, NULL), -ESHUTDOWN);
@@ -205,7 +205,7 @@ TEST(stop_from_inside_begins_and_other_thread_completes)
 static void *stops_for_ever(void *arg)
 {
     struct stopper *s = arg;
-    s->result = weft_dispatcher_stop(s->d, WEFT_FOREVER, NULL, 0);
+    s->result = weft_dispatcher_stop(s->d, NULL, 0, WEFT_FOREVER);
     return NULL;
 }
 
@@ -309,7 +309,7 @@ TEST(groups_can_be_created_and_posted_to_during_stop)
         while (atomic_load(&b.created) < 20 * i) {
             sched_yield();
         }
-        CHECK_EQ(weft_dispatcher_stop(b.d, WEFT_FOREVER, NULL, 0), 0);
+        CHECK_EQ(weft_dispatcher_stop(b.d, NULL, 0, WEFT_FOREVER), 0);
         for (int k = 0; k < 3; k++) {
             pthread_join(threads[k], NULL);
         }
@@ -339,12 +339,12 @@ TEST(pool_of_dispatcher_rejects_direct_use)
     CHECK_EQ(weft_pool_workers(pool), 1);
     CHECK_EQ(weft_pool_start(pool), -EINVAL);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), -EINVAL);
-    CHECK_EQ(weft_pool_run(pool, sets_flag, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_run(pool, NULL, sets_flag, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_pool_poll(pool), -EINVAL);
     CHECK_EQ(weft_pool_spawn(pool, NULL, sets_flag, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_pool_submit(pool, sets_flag, NULL), -EINVAL);
     CHECK_EQ(weft_pool_submit_batch(pool, &(struct weft_job){sets_flag, NULL}, 1), -EINVAL);
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, sets_flag, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, sets_flag, NULL, WEFT_FOREVER), -EINVAL);
     weft_frame frame;
     static const struct weft_frame_kind kind = {.name = "party", .start = party_step};
     weft_frame_init(&frame, &kind);

@@ -51,7 +51,9 @@ static void check_frames(void *frames)
 TEST(frame_pointers_lead_to_fiber_entry)
 {
     void *frames;
-    CHECK_EQ(weft_run(call_deep, NULL, &frames, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(&frames, call_deep, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER),
+        0);
     check_frames(frames);
 }
 
@@ -61,7 +63,7 @@ TEST(frame_pointers_lead_to_fiber_entry_on_pool_thread)
     void *frames;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, call_deep, NULL, &frames), 0);
+    CHECK_EQ(weft_pool_call(pool, &frames, WEFT_ANY_WORKER, call_deep, NULL, WEFT_FOREVER), 0);
     check_frames(frames);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(pool);

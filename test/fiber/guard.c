@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "fiber/overflow.h"
+#include "fiber/stack.h"
 
 #define STACK_BYTES ((size_t)16 * 1024)
 #define BEYOND (STACK_BYTES + 8 * 1024)
@@ -112,7 +113,7 @@ static void run_plan(void *arg)
     if (plan->prepare) {
         plan->prepare();
     }
-    CHECK_EQ(weft_run(follow, arg, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_run(NULL, follow, arg, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER), 0);
 }
 
 static void check_plan(struct plan *plan)
@@ -157,7 +158,7 @@ TEST(every_guard_kind_stops_overflow)
 static void trim(void)
 {
     struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};
-    size_t trimmed = weft_stack_trim();
+    size_t trimmed = weft__stack_trim(0, SIZE_MAX);
     CHECK(trimmed >= ORDINARY / 2);
     for (size_t i = 0; i < ORDINARY - trimmed + 1; i++) {
         CHECK_EQ(weft_spawn(NULL, park, NULL, &opts), 0);
@@ -241,7 +242,9 @@ static void run_in_locked_memory(void *arg)
     (void)arg;
     lock_memory();
     size_t before = resident_bytes();
-    CHECK_EQ(weft_run(use_some_stacks, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, use_some_stacks, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER),
+        0);
     size_t more = resident_bytes() - before;
     fprintf(stderr, "%zu KiB locked\n", more / 1024);
     CHECK(more < (size_t)64 << 20);

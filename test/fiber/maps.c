@@ -67,6 +67,6 @@ static void *look(void *arg)
 
 TEST(no_mapping_is_writable_and_executable)
 {
-    CHECK_EQ(weft_run(look, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
+    CHECK_EQ(weft_run(NULL, look, NULL, &(struct weft_pool_opts){.workers = 2}, WEFT_FOREVER), 0);
     CHECK_EQ(writable_and_executable(), 0);
 }

@@ -96,7 +96,9 @@ __attribute__((noinline)) static long yield_here(void)
 static void run_deep(long (*innermost)(void))
 {
     memset(&seen, 0, sizeof seen);
-    CHECK_EQ(weft_run(call_deep, &innermost, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, call_deep, &innermost, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER),
+        0);
 }
 
 TEST(running_fiber_unwinds_to_its_entry)
@@ -163,5 +165,7 @@ static void *look_at_parked(void *arg)
 
 TEST(suspended_fiber_unwinds_from_saved_context)
 {
-    CHECK_EQ(weft_run(look_at_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, look_at_parked, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER),
+        0);
 }

@@ -64,7 +64,7 @@ static void *filters(void *arg)
 EACH_DRIVER(child_filters_more_than_pipe_capacity)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(filters, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, filters, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void text_of(int fd, const char *expected)
@@ -104,7 +104,7 @@ static void *all_three(void *arg)
 EACH_DRIVER(each_standard_descriptor_of_child_may_be_pipe)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(all_three, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, all_three, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static int count_fds(bool inherited)
@@ -138,7 +138,7 @@ static void *as_programs_expect(void *arg)
 EACH_DRIVER(child_gets_blocking_stdio_and_no_extra_descriptors)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(as_programs_expect, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, as_programs_expect, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 TEST(failed_exec_leaks_no_pipes)

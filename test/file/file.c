@@ -21,7 +21,7 @@ static void *in_folder(void *fn)
     weft_fn body = *(weft_fn *)fn;
     strcpy(folder, "/tmp/weft-file-XXXXXX");
     CHECK(mkdtemp(folder));
-    dir = weft_open(folder, O_RDONLY | O_DIRECTORY, 0, WEFT_FOREVER);
+    dir = weft_open_at(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, 0, WEFT_FOREVER);
     CHECK(dir >= 0);
     body(NULL);
     CHECK_EQ(weft_close(dir), 0);
@@ -32,7 +32,7 @@ static void *in_folder(void *fn)
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(in_folder, &fn, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, in_folder, &fn, &opts, WEFT_FOREVER), 0);
 }
 
 static int make(const char *name, int flags)
@@ -75,8 +75,8 @@ static void *reads_and_writes(void *arg)
     CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
     CHECK_EQ(weft_read_full(fd, text, 11, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(memcmp(text, "hello World", 11), 0);
-    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_fdatasync(fd, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fsync(fd, false, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fsync(fd, true, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fd_wait(fd, WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
     CHECK_EQ(weft_close(fd), 0);
     gone("one");
@@ -96,18 +96,18 @@ static void *paths(void *arg)
     CHECK_EQ(weft_ftruncate(fd, 4096, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fstat(fd, &st, WEFT_FOREVER), 0);
     CHECK_EQ(st.stx_size, 4096);
-    CHECK_EQ(weft_stat_at(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st, 0), 0);
+    CHECK_EQ(weft_stat_at(fd, &st, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, 0), 0);
     CHECK_EQ(st.stx_size, 4096);
     snprintf(path, sizeof path, "%s/a", folder);
-    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_stat_at(AT_FDCWD, &st, path, 0, STATX_BASIC_STATS, WEFT_FOREVER), 0);
     CHECK(S_ISREG(st.stx_mode));
     CHECK_EQ(weft_close(fd), 0);
 
     CHECK_EQ(weft_mkdir_at(dir, "sub", 0700, WEFT_FOREVER), 0);
     CHECK_EQ(weft_mkdir_at(dir, "sub", 0700, WEFT_FOREVER), -EEXIST);
     CHECK_EQ(weft_rename_at(dir, "a", dir, "sub/b", 0, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), -ENOENT);
-    CHECK_EQ(weft_stat_at(dir, "sub/b", 0, STATX_BASIC_STATS, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_stat_at(AT_FDCWD, &st, path, 0, STATX_BASIC_STATS, WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_stat_at(dir, &st, "sub/b", 0, STATX_BASIC_STATS, WEFT_FOREVER), 0);
     CHECK_EQ(weft_unlink_at(dir, "sub", AT_REMOVEDIR, WEFT_FOREVER), -ENOTEMPTY);
     CHECK_EQ(weft_unlink_at(dir, "sub/b", 0, WEFT_FOREVER), 0);
     CHECK_EQ(weft_unlink_at(dir, "sub/b", 0, WEFT_FOREVER), -ENOENT);
@@ -115,9 +115,9 @@ static void *paths(void *arg)
 
     char other[100];
     snprintf(other, sizeof other, "%s/d", folder);
-    CHECK_EQ(weft_mkdir(path, 0700, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_rename(path, other, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_unlink(other, WEFT_FOREVER), -EISDIR);
+    CHECK_EQ(weft_mkdir_at(AT_FDCWD, path, 0700, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_rename_at(AT_FDCWD, path, AT_FDCWD, other, 0, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unlink_at(AT_FDCWD, other, 0, WEFT_FOREVER), -EISDIR);
     CHECK_EQ(weft_unlink_at(AT_FDCWD, other, AT_REMOVEDIR, WEFT_FOREVER), 0);
     return arg;
 }
@@ -134,10 +134,10 @@ static void *errors(void *arg)
     CHECK_EQ(weft_open_at(dir, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -ENOENT);
     CHECK_EQ(weft_open_at(12345, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_open_at(-1, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -EBADF);
-    CHECK_EQ(weft_open(folder, O_WRONLY, 0, WEFT_FOREVER), -EISDIR);
+    CHECK_EQ(weft_open_at(AT_FDCWD, folder, O_WRONLY, 0, 0, WEFT_FOREVER), -EISDIR);
     CHECK_EQ(weft_pread(-1, &byte, 1, 0, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_fstat(-1, &st, WEFT_FOREVER), -EBADF);
-    CHECK_EQ(weft_fsync(-1, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_fsync(-1, false, WEFT_FOREVER), -EBADF);
     int fd = make("f", 0);
     CHECK_EQ(weft_open_at(dir, "f", O_CREAT | O_EXCL | O_RDWR, 0600, 0, WEFT_FOREVER), -EEXIST);
     CHECK_EQ(weft_pread(fd, &byte, 1, -1, WEFT_FOREVER), -EINVAL);
@@ -197,7 +197,7 @@ static void *nonblocking(void *arg)
     int fd = make("big", O_NONBLOCK);
     CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
     CHECK_EQ(weft_pwrite(fd, big, sizeof big, 0, WEFT_FOREVER), sizeof big);
-    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fsync(fd, false, WEFT_FOREVER), 0);
     for (int i = 0; i < 8; i++) {
         posix_fadvise(fd, i % 2 ? 65536 : 0, 0, POSIX_FADV_DONTNEED); /* all or part is uncached */
         CHECK_EQ(weft_pread(fd, back, sizeof back, 0, WEFT_FOREVER), sizeof back);
@@ -300,7 +300,7 @@ static void *past(void *arg)
     struct statx st;
     int fd = make("f", 0);
     CHECK_EQ(weft_pwrite(fd, "y", 1, 0, 0), -ETIMEDOUT);
-    CHECK_EQ(weft_fsync(fd, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_fsync(fd, false, 0), -ETIMEDOUT);
     CHECK_EQ(weft_fstat(fd, &st, 0), -ETIMEDOUT);
     CHECK_EQ(weft_pwrite(fd, "x", 1, 0, WEFT_FOREVER), 1);
     ssize_t n = weft_pread(fd, &byte, 1, 0, 0);
@@ -332,7 +332,7 @@ static void *occupies(void *arg)
 
 static void *asks(void *arg)
 {
-    CHECK_EQ(weft_blocking_call(NULL, occupies, NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, NULL, occupies, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -395,7 +395,7 @@ static void *refuses_numbers(void *arg)
     for (int i = 0; i < 4; i++) {
         CHECK_EQ(weft_pread(none[i], &byte, 1, 0, WEFT_FOREVER), -EBADF);
         CHECK_EQ(weft_pwrite(none[i], &byte, 1, 0, WEFT_FOREVER), -EBADF);
-        CHECK_EQ(weft_fsync(none[i], WEFT_FOREVER), -EBADF);
+        CHECK_EQ(weft_fsync(none[i], false, WEFT_FOREVER), -EBADF);
         CHECK_EQ(weft_ftruncate(none[i], 0, WEFT_FOREVER), -EBADF);
         CHECK_EQ(weft_fstat(none[i], &st, WEFT_FOREVER), -EBADF);
     }
@@ -443,5 +443,5 @@ TEST(compute_pool_uses_files_through_threads)
 {
     weft_fn fn = reads_and_writes;
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};
-    CHECK_EQ(weft_run(in_folder, &fn, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, in_folder, &fn, &opts, WEFT_FOREVER), 0);
 }

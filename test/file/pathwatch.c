@@ -31,7 +31,7 @@ static void on(enum weft_driver driver, unsigned workers, weft_fn fn)
     strcpy(folder, "/tmp/weft-watch-XXXXXX");
     CHECK(mkdtemp(folder));
     CHECK_EQ(weft_pathwatch_open(&watch), 0);
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
     weft_pathwatch_close(watch);
     CHECK_EQ(rmdir(folder), 0);
 }

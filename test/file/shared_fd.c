@@ -123,7 +123,7 @@ EACH_DRIVER(blocking_pipe_is_waited_on_without_changing_mode)
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     int before = count_fds();
     blocking_pipe();
-    CHECK_EQ(weft_run(all_ends, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, all_ends, NULL, &opts, WEFT_FOREVER), 0);
     CHECK_EQ(count_fds(), before);
 }
 
@@ -132,7 +132,7 @@ EACH_DRIVER(blocking_terminal_is_waited_on_without_changing_mode)
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     int before = count_fds();
     if (terminal()) {
-        CHECK_EQ(weft_run(all_ends, ends, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, all_ends, ends, &opts, WEFT_FOREVER), 0);
     }
     CHECK_EQ(count_fds(), before);
 }
@@ -180,7 +180,7 @@ TEST(terminal_that_cannot_be_reopened_is_polled_before_io)
         CHECK_EQ(weft_write(ends[1], &byte, 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1); /* it was reopened; release it */
         CHECK_EQ(weft_fd_release(ends[0]) | weft_fd_release(ends[1]), 0);
-        CHECK_EQ(weft_run(few, NULL, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, few, NULL, &opts, WEFT_FOREVER), 0);
     }
 }
 
@@ -250,7 +250,7 @@ static void *sends_files(void *arg)
 EACH_DRIVER(sendfile_does_not_change_mode_of_shared_fd)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(sends_files, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, sends_files, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* --- private pipes --------------------------------------------------------------------------- */
@@ -276,5 +276,5 @@ static void *own_pipe(void *arg)
 EACH_DRIVER(weft_pipe_is_nonblocking_and_waited_on)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(own_pipe, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, own_pipe, NULL, &opts, WEFT_FOREVER), 0);
 }

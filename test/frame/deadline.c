@@ -89,7 +89,7 @@ static void finish(struct timed *one)
 {
     weft_group_stop(group);
     CHECK_EQ(weft_dispatcher_run(dispatcher), 0);
-    CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(dispatcher); /* which aborts the program if a timer is left */
     CHECK_EQ(one->ended, one->began);
 }

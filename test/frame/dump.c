@@ -215,7 +215,7 @@ static void waits_for_ever(void *arg)
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(weft_dispatcher_run(d), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 

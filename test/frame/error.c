@@ -351,7 +351,7 @@ static enum weft_step dives(weft_frame *f, struct weft_got got)
     if (self->depth == 10000) {
         return weft_frame_throw(f, -EXDEV, NULL);
     }
-    struct deep *sub = (struct deep *)weft_frame_new(&diving, sizeof *sub);
+    struct deep *sub = (struct deep *)weft_frame_create(&diving, sizeof *sub);
     CHECK(sub);
     sub->depth = self->depth + 1;
     return weft_frame_call(f, &sub->frame, WEFT_THEN(dives));

@@ -53,7 +53,7 @@ __attribute__((unused)) static void home_close(struct home *home)
         pool_close(home->pool);
         return;
     }
-    CHECK_EQ(weft_dispatcher_stop(home->dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(home->dispatcher, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(home->dispatcher);
 }
 

@@ -5,6 +5,7 @@
 
 #include "frame/fixture.h"
 #include "sync/fixture.h"
+#include "sync/mutex.h"
 #include "sync/rwlock.h"
 
 /* One object of each type; a test uses one of them. */
@@ -40,7 +41,7 @@ static void unlock_mutex(struct place *p)
 
 static weft_fiber mutex_holder(const struct place *p)
 {
-    return weft_mutex_holder(&p->mutex);
+    return weft__mutex_holder((uint64_t)(uintptr_t)&p->mutex);
 }
 
 static enum weft_step await_write(weft_frame *f, struct weft_wait *wait, struct place *p,
@@ -61,7 +62,7 @@ static void unlock_write(struct place *p)
 
 static weft_fiber writer(const struct place *p)
 {
-    return weft_rwlock_writer(&p->rwlock);
+    return weft__rwlock_holder((uint64_t)(uintptr_t)&p->rwlock);
 }
 
 static enum weft_step await_read(weft_frame *f, struct weft_wait *wait, struct place *p,
@@ -544,7 +545,7 @@ static enum weft_step tries_lock(weft_frame *f, struct weft_got got)
     if (weft_mutex_lock(&self->place->mutex, 0) != 0) {
         return weft_frame_yield(f, WEFT_THEN(tries_lock));
     }
-    CHECK(weft_mutex_is_mine(&self->place->mutex));
+    CHECK(weft__mutex_is_mine(&self->place->mutex));
     weft__rwlock_enter_slot(
         weft__rwlock_of(&self->place->rwlock)); /* readers are not counted here */
     CHECK_EQ(weft_rwlock_read(&self->place->rwlock, 0), 0);
@@ -554,7 +555,7 @@ static enum weft_step tries_lock(weft_frame *f, struct weft_got got)
 static enum weft_step tries_unlock(weft_frame *f, struct weft_got got)
 {
     SELF(tries);
-    CHECK(weft_mutex_is_mine(&self->place->mutex));
+    CHECK(weft__mutex_is_mine(&self->place->mutex));
     weft_rwlock_read_unlock(&self->place->rwlock);
     weft_mutex_unlock(&self->place->mutex);
     return tries_lock(f, got);
@@ -663,7 +664,7 @@ static const struct weft_frame_kind crossing = {
 static size_t cycles_in(char *text, size_t size)
 {
     FILE *out = fmemopen(text, size, "w");
-    size_t n = weft_find_cycles(out);
+    size_t n = weft_wait_cycles_dump(out);
     fclose(out);
     return n;
 }
@@ -685,7 +686,7 @@ EACH_HOME(deadlock_cycle_of_frames_holding_locks_is_named)
     while (!atomic_load(&x.holds) || !atomic_load(&y.holds)) {
         sched_yield();
     }
-    CHECK_EQ(weft_find_cycles(NULL), 0);
+    CHECK_EQ(weft_wait_cycles_dump(NULL), 0);
     atomic_store(&go, true);
     await_state(fx, WEFT_FIBER_WAITING);
     await_state(fy, WEFT_FIBER_WAITING);
@@ -696,7 +697,7 @@ EACH_HOME(deadlock_cycle_of_frames_holding_locks_is_named)
     CHECK_EQ(weft_cancel(fx), 0); /* it releases its mutex to the other */
     join(fx);
     join(fy);
-    CHECK_EQ(weft_find_cycles(NULL), 0);
+    CHECK_EQ(weft_wait_cycles_dump(NULL), 0);
     place_close(&a);
     place_close(&b);
 }
@@ -851,7 +852,7 @@ static void ends_with_the_lock(void *arg)
 {
     makes_mistake(arg);
     CHECK_EQ(weft_mutex_lock(&place.mutex, 0), -ETIMEDOUT);
-    CHECK(weft_mutex_holder(&place.mutex) == WEFT_NO_FIBER);
+    CHECK(weft__mutex_holder((uint64_t)(uintptr_t)&place.mutex) == WEFT_NO_FIBER);
 }
 
 /* The frame found the mutex free, or was handed it. */

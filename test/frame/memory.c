@@ -24,15 +24,15 @@ static const struct weft_frame_kind returning = {.name = "returns", .start = ret
 TEST(new_frame_is_zeroed_and_can_be_freed_unused)
 {
     for (int i = 0; i < 3; i++) {
-        struct large *large = (struct large *)weft_frame_new(&returning, sizeof *large);
+        struct large *large = (struct large *)weft_frame_create(&returning, sizeof *large);
         CHECK(large);
         for (size_t k = 0; k < sizeof large->room; k++) {
             CHECK_EQ(large->room[k], 0);
         }
         memset(large->room, 7, sizeof large->room);
-        weft_frame_free(&large->frame);
+        weft_frame_destroy(&large->frame);
     }
-    weft_frame_free(NULL);
+    weft_frame_destroy(NULL);
 }
 
 /* --- many, of several sizes ------------------------------------------------------------------ */
@@ -46,7 +46,7 @@ static enum weft_step next(weft_frame *f, struct weft_got got)
     if (self->left-- == 0) {
         return weft_frame_return(f, NULL);
     }
-    weft_frame *sub = weft_frame_new(&returning, bytes);
+    weft_frame *sub = weft_frame_create(&returning, bytes);
     CHECK(sub);
     char *room = (char *)(sub + 1);
     for (size_t i = 0; i < bytes - sizeof *sub; i++) {
@@ -83,7 +83,7 @@ static enum weft_step takes_two(weft_frame *f, struct weft_got got)
     if (self->left == 2) {
         return weft_frame_return(f, NULL);
     }
-    weft_frame *sub = weft_frame_new(&returning, sizeof(struct small));
+    weft_frame *sub = weft_frame_create(&returning, sizeof(struct small));
     CHECK(sub);
     seen[self->left++] = sub;
     return weft_frame_call(f, sub, WEFT_THEN(takes_two));
@@ -103,7 +103,7 @@ EACH_HOME(freed_frame_memory_is_reused_by_next_frame)
 EACH_HOME(bottom_frame_from_pool_is_freed)
 {
     for (int i = 0; i < 100; i++) {
-        struct small *one = (struct small *)weft_frame_new(&making, sizeof *one);
+        struct small *one = (struct small *)weft_frame_create(&making, sizeof *one);
         CHECK(one);
         one->left = 3;
         CHECK_EQ(home_run(home, &one->frame, NULL), 0);
@@ -143,7 +143,7 @@ static enum weft_step moves(weft_frame *f, struct weft_got got)
     if (self->left-- == 0) {
         return weft_frame_return(f, NULL);
     }
-    struct mover *sub = (struct mover *)weft_frame_new(&moving, sizeof *sub);
+    struct mover *sub = (struct mover *)weft_frame_create(&moving, sizeof *sub);
     CHECK(sub);
     sub->made_on = weft__worker_self();
     return weft_frame_call(f, &sub->frame, WEFT_THEN(moves));

@@ -144,14 +144,14 @@ static const struct weft_frame_kind unused = {.name = "unused", .start = goes_on
 static enum weft_step calls_two(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    (void)weft_frame_call(f, weft_frame_new(&unused, sizeof(struct wrong)), THEN);
-    return weft_frame_call(f, weft_frame_new(&unused, sizeof(struct wrong)), THEN);
+    (void)weft_frame_call(f, weft_frame_create(&unused, sizeof(struct wrong)), THEN);
+    return weft_frame_call(f, weft_frame_create(&unused, sizeof(struct wrong)), THEN);
 }
 
 static enum weft_step calls_and_says_it_waits(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    (void)weft_frame_call(f, weft_frame_new(&unused, sizeof(struct wrong)), THEN);
+    (void)weft_frame_call(f, weft_frame_create(&unused, sizeof(struct wrong)), THEN);
     return WEFT_SUSPEND;
 }
 
@@ -468,7 +468,7 @@ static const struct weft_frame_kind blocking = {.name = "blocks", .start = block
 
 static void by_sleep(void)
 {
-    weft_sleep(3600 * 1000 * MS);
+    weft_sleep(weft_after(3600 * 1000 * MS));
 }
 
 static void by_mutex(void)

@@ -74,12 +74,13 @@ static enum weft_step has_fd(weft_frame *f, struct weft_got got)
     CHECK_EQ(got.status, -ETIMEDOUT);
     self->done++;
     CHECK_EQ(weft_scope_open(&self->scope, NULL), 0);
-    weft_frame *child = weft_frame_new(&child_kind, sizeof(struct part));
+    weft_frame *child = weft_frame_create(&child_kind, sizeof(struct part));
     if (child && weft_scope_spawn_frame(&self->scope, NULL, child,
                                         &(struct weft_fiber_opts){.name = "child"}) != 0) {
-        weft_frame_free(child);
+        weft_frame_destroy(child);
     }
-    return weft_frame_await_scope(f, &self->wait, &self->scope, WEFT_THEN(has_closed));
+    return weft_frame_await_scope(f, &self->wait, &self->scope, WEFT_FOREVER,
+                                  WEFT_THEN(has_closed));
 }
 
 static enum weft_step has_tried(weft_frame *f, struct weft_got got)
@@ -102,7 +103,7 @@ static enum weft_step has_waited(weft_frame *f, struct weft_got got)
     SELF(run);
     (void)got;
     self->done++;
-    weft_frame *part = weft_frame_new(&part_kind, sizeof(struct part));
+    weft_frame *part = weft_frame_create(&part_kind, sizeof(struct part));
     return part ? weft_frame_try(f, part, WEFT_THEN(has_tried))
                 : weft_frame_throw(f, -ENOMEM, "no part");
 }

@@ -15,6 +15,7 @@ struct parent {
     bool cancels;
     int (*fn)(void *arg); /* an additional child with a stack */
     _Atomic(bool) opened;
+    int64_t close_ns; /* deadline of the close, from now; 0: none */
 };
 
 static enum weft_step closed(weft_frame *f, struct weft_got got)
@@ -31,7 +32,9 @@ static enum weft_step closes(weft_frame *f, struct weft_got got)
     if (self->cancels) {
         weft_scope_cancel(&self->scope);
     }
-    return weft_frame_await_scope(f, &self->wait, &self->scope, WEFT_THEN(closed));
+    return weft_frame_await_scope(f, &self->wait, &self->scope,
+                                  self->close_ns ? weft_after(self->close_ns) : WEFT_FOREVER,
+                                  WEFT_THEN(closed));
 }
 
 static enum weft_step opens(weft_frame *f, struct weft_got got)
@@ -166,6 +169,20 @@ EACH_HOME(scope_deadline_reaches_frame_children)
     notes_are(NULL);
 }
 
+EACH_HOME(deadline_of_frame_scope_close_cancels_children)
+{
+    struct script children[MANY];
+    all(children, MANY, "s", NULL, "yd");
+    for (int i = 0; i < MANY; i++) {
+        children[i].until = WEFT_FOREVER;
+    }
+    struct parent p = parent_of(children, MANY);
+    p.close_ns = 2 * MS;
+    CHECK_EQ(weft_join(home_spawn(home, &p.frame), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(p.status, -ETIMEDOUT);
+    notes_are(NULL);
+}
+
 EACH_HOME(scope_with_past_deadline_rejects_frame_children)
 {
     struct script child = script("c", "r", NULL, "d");
@@ -213,7 +230,7 @@ EACH_HOME(interrupted_frame_parent_cancels_children_and_keeps_waiting)
 static int waits_for_ever(void *arg)
 {
     (void)arg;
-    return weft_sleep_until(WEFT_FOREVER);
+    return weft_sleep(WEFT_FOREVER);
 }
 
 static int fails(void *arg)
@@ -273,7 +290,8 @@ static enum weft_step asks(weft_frame *f, struct weft_got got)
     CHECK(err == 0 || err == -ETIMEDOUT);
     self->began = err == 0;
     weft_fiber_shield_enter(); /* not ended by the outer cancel: by the inherited deadline */
-    return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_THEN(inner_closed));
+    return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_FOREVER,
+                                  WEFT_THEN(inner_closed));
 }
 
 static const struct weft_frame_kind asking = {.name = "asks", .start = asks};
@@ -290,7 +308,7 @@ static void *opens_with_deadline(void *arg)
         CHECK_EQ(weft_scope_open(&scope, &(struct weft_scope_opts){.deadline = child.expected}), 0);
         int err = weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL);
         CHECK(err == 0 || err == -ETIMEDOUT);
-        err = weft_scope_close(&scope);
+        err = weft_scope_close(&scope, WEFT_FOREVER);
         CHECK(err == -ETIMEDOUT || err == 0); /* the child's own timer may have ended it first */
         CHECK(!child.began || child.status == -ETIMEDOUT);
     }
@@ -324,7 +342,7 @@ static void *opens_many(void *arg)
     weft_scope_cancel(&scope); /* also those that have not started */
     struct script late = script("late", "r", NULL, "d");
     CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &late.frame, NULL), -ECANCELED);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     return NULL;
 }
 
@@ -343,7 +361,7 @@ TEST(plain_thread_can_have_frame_children_in_pool)
     home_open(&home, false);
     CHECK_EQ(weft_scope_open(&scope, &(struct weft_scope_opts){.pool = home.pool}), 0);
     CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL), 0);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     home_close(&home);
     notes_are(NULL);
 }

@@ -41,7 +41,7 @@ static enum weft_step has_counted(weft_frame *f, struct weft_got got)
 static enum weft_step calls(weft_frame *f, struct weft_got got)
 {
     struct outer *self = (struct outer *)f;
-    struct count *sub = (struct count *)weft_frame_new(&counting, sizeof *sub);
+    struct count *sub = (struct count *)weft_frame_create(&counting, sizeof *sub);
     (void)got;
     CHECK(sub);
     sub->left = 100;
@@ -67,7 +67,7 @@ TEST(frame_calls_frame_in_group)
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK(result == &outer.sum);
     CHECK_EQ(outer.sum, 5050);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 }
 

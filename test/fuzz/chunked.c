@@ -23,7 +23,7 @@ static void run(const uint8_t *data, size_t len, size_t piece, struct outcome *o
         size_t now = len - out->used < piece ? len - out->used : piece, n;
         uint8_t *copy = fuzz_copy(data + out->used, now);
         const void *body;
-        ssize_t used = weft_http_chunked_next(&chunked, copy, now, &body, &n);
+        ssize_t used = weft_http_chunked_next(&chunked, &body, &n, copy, now);
         if (used < 0) {
             fuzz_require(used == -EBADMSG && chunked.refused);
             free(copy);

@@ -48,9 +48,9 @@ static ssize_t next(struct machine *m, const void *data, size_t len, uint64_t *s
 {
     struct weft_framed frame = {NULL, 0};
     struct weft_resp_item item = {.bytes = NULL};
-    ssize_t n = m->kind == 0   ? weft_line_next(&m->line, data, len, &frame)
-                : m->kind == 1 ? weft_length_prefix_next(&m->length, data, len, &frame)
-                               : weft_resp_next(&m->resp, data, len, &item);
+    ssize_t n = m->kind == 0   ? weft_line_next(&m->line, &frame, data, len)
+                : m->kind == 1 ? weft_length_prefix_next(&m->length, &frame, data, len)
+                               : weft_resp_next(&m->resp, &item, data, len);
     fuzz_require(n <= (ssize_t)len && (n >= 0 || n == -EMSGSIZE || n == -EBADMSG));
     if (n > 0) {
         uint64_t what[] = {(uint64_t)item.type, item.depth, item.null, item.last,
@@ -102,7 +102,7 @@ static void write_and_read(uint8_t how, const uint8_t *body, size_t len)
     ssize_t before = weft_length_prefix_write(&m.length, frame, len);
     if (before >= 0) {
         memcpy(frame + before, body, len);
-        fuzz_require(weft_length_prefix_next(&m.length, frame, (size_t)before + len, &out) ==
+        fuzz_require(weft_length_prefix_next(&m.length, &out, frame, (size_t)before + len) ==
                      before + (ssize_t)len);
         fuzz_require(memcmp(out.bytes + out.len - len, body, len) == 0);
     } else {

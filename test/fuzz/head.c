@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "fuzz/target.h"
+#include "proto/http_value.h"
 
 static void init(weft_http_head *head, struct weft_http_field *fields, bool response)
 {
@@ -51,12 +52,12 @@ static void check_head(const weft_http_head *head, const char *data, size_t n)
 /* Its conditions have a result, and only a read gets 304. */
 static void check_conditions(const weft_http_head *head, const char *data)
 {
-    const struct weft_http_validators have = {
+    const struct weft__http_validators have = {
         .etag = "\"a\"", .etag_len = 3, .modified = 784111777, .now = 1700000000};
-    int status = weft_http_precondition_check(head, data, &have);
+    int status = weft__http_precondition_check(head, data, &have);
     bool reads = head->method == WEFT_HTTP_GET || head->method == WEFT_HTTP_HEAD;
     fuzz_require(status == 0 || status == 412 || (status == 304 && reads));
-    bool wanted = weft_http_range_is_applicable(head, data, &have);
+    bool wanted = weft__http_range_is_applicable(head, data, &have);
     fuzz_require(!wanted || weft_http_head_field(head, WEFT_HTTP_RANGE));
 }
 

@@ -5,11 +5,12 @@
 #include <errno.h>
 
 #include "fuzz/target.h"
+#include "proto/http_value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     uint64_t size;
-    struct weft_http_range ranges[4];
+    struct weft__http_range ranges[4];
     if (len < sizeof size) {
         return 0;
     }
@@ -17,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     len -= sizeof size;
     char *text = fuzz_copy(data + sizeof size, len);
 
-    int n = weft_http_range_parse(text, len, size, ranges, 4);
+    int n = weft__http_range_parse(ranges, 4, text, len, size);
     fuzz_require((n >= 0 && n <= 4) || n == -ERANGE);
     uint64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -28,18 +29,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     fuzz_require(sum <= size);
 
     int64_t seconds, back;
-    if (weft_http_date_parse(text, len, 1700000000, &seconds) == 0) {
+    if (weft_http_date_parse(&seconds, text, len, 1700000000) == 0) {
         char date[WEFT_HTTP_DATE_BYTES];
         if (seconds < INT64_C(253402300800)) { /* a leap second may lead into the year 10000 */
-            weft_http_date_format(seconds, date);
-            fuzz_require(weft_http_date_parse(date, sizeof date, 1700000000, &back) == 0);
+            weft_http_date_format(date, seconds);
+            fuzz_require(weft_http_date_parse(&back, date, sizeof date, 1700000000) == 0);
             fuzz_require(back == seconds);
         }
     }
     /* A strong match is also a weak match. */
-    bool strong = weft_http_etag_is_listed(text, len, "\"a\"", 3, false);
-    fuzz_require(!strong || weft_http_etag_is_listed(text, len, "\"a\"", 3, true));
-    weft_http_etag_is_listed("\"a\", W/\"b\"", 11, text, len, true);
+    bool strong = weft__http_etag_is_listed(text, len, "\"a\"", 3, false);
+    fuzz_require(!strong || weft__http_etag_is_listed(text, len, "\"a\"", 3, true));
+    weft__http_etag_is_listed("\"a\", W/\"b\"", 11, text, len, true);
     free(text);
     return 0;
 }

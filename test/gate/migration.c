@@ -76,7 +76,7 @@ static struct {
 static void learn(int worker)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(play.pool, (unsigned)worker, &stats), 0);
+    CHECK_EQ(weft_worker_stats(play.pool, &stats, (unsigned)worker), 0);
     play.tids[worker] = (int)syscall(SYS_gettid);
     play.threads[worker] = this_thread();
     CHECK_EQ(stats.tid, play.tids[worker]);
@@ -162,7 +162,7 @@ TEST(errno_and_thread_locals_are_correct_after_forced_migration)
     play.each = (total / FIBERS + 1) & ~1L;
     CHECK_EQ(weft_pool_create(&play.pool, &opts), 0);
     CHECK_EQ(weft_pool_start(play.pool), 0);
-    CHECK_EQ(weft_call_on(play.pool, 0, learn_main, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(play.pool, NULL, 0, learn_main, NULL, WEFT_FOREVER), 0);
     for (int i = 0; i < FIBERS; i++) {
         CHECK_EQ(weft_pool_spawn(play.pool, &fibers[i], bounce, (void *)(intptr_t)i, NULL), 0);
     }
@@ -187,7 +187,7 @@ __attribute__((noinline)) static void drift_once(long n)
     int after = weft_worker_self();
     CHECK_EQ(read_errno(), expected);
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(play.pool, (unsigned)after, &stats), 0);
+    CHECK_EQ(weft_worker_stats(play.pool, &stats, (unsigned)after), 0);
     CHECK_EQ(stats.tid, syscall(SYS_gettid));
     if (before != after) {
         atomic_fetch_add_explicit(&drifted, 1, memory_order_relaxed);

@@ -77,7 +77,7 @@ TEST(plain_thread_makes_plain_calls)
 static unsigned bound_on(unsigned worker)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(weft_pool_self(), worker, &stats), 0);
+    CHECK_EQ(weft_worker_stats(weft_pool_self(), &stats, worker), 0);
     return (unsigned)stats.bound;
 }
 
@@ -106,7 +106,7 @@ static void *calls(void *arg)
 
 TEST(first_hooked_call_binds_fiber_to_worker)
 {
-    CHECK_EQ(weft_run(calls, NULL, NULL, &(struct weft_pool_opts){.workers = 4}), 0);
+    CHECK_EQ(weft_run(NULL, calls, NULL, &(struct weft_pool_opts){.workers = 4}, WEFT_FOREVER), 0);
 }
 
 static void *stays(void *arg)
@@ -190,7 +190,7 @@ static void *computes(void *arg)
 TEST(compute_pool_fiber_makes_plain_calls)
 {
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};
-    CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, computes, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* A frame has no stack to wait on. */
@@ -268,7 +268,7 @@ TEST(dispatcher_fibers_wait_in_hooked_calls)
     for (int i = 0; i < 5; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
-    CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(dispatcher);
 }
 

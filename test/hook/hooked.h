@@ -69,7 +69,7 @@ __attribute__((unused)) static void hooked_run(weft_fn fn, enum weft_driver driv
 {
     const struct weft_pool_opts opts = {
         .workers = 1, .driver = driver, .stack_bytes = 256 * 1024, .hog_ns = -1};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)

@@ -32,7 +32,7 @@ static void begin(bool writes)
 static void is_left(void)
 {
     CHECK(weft_fiber_is_interrupted());
-    CHECK_EQ(weft_sleep(1000), -EINTR);
+    CHECK_EQ(weft_sleep(weft_after(1000)), -EINTR);
     CHECK(!weft_fiber_is_interrupted());
     close(ends[0]);
     close(ends[1]);

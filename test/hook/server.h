@@ -115,7 +115,7 @@ __attribute__((unused)) static double server_crowd_on(enum weft_driver driver, i
 {
     struct server_crowd crowd = {.fn = fn, .count = count};
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(server_crowd_main, &crowd, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, server_crowd_main, &crowd, &opts, WEFT_FOREVER), 0);
     return crowd.seconds;
 }
 

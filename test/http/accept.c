@@ -84,7 +84,7 @@ EACH_DRIVER(reuseport_gives_each_worker_its_own_listener)
                 &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_REUSEPORT});
     char address[WEFT_ADDR_STRLEN];
     weft_addr_format(&s.at, address, sizeof address);
-    CHECK_EQ(weft_http_server_listen(second.server, address, NULL), -EADDRINUSE);
+    CHECK_EQ(weft_http_server_listen(second.server, NULL, address), -EADDRINUSE);
     served_end(&second);
     served_end(&s);
 }
@@ -138,12 +138,12 @@ EACH_DRIVER(server_listens_on_unix_and_several_addresses)
     char path[64];
     snprintf(path, sizeof path, "unix:@weft-test-http-%d", (int)getpid());
     begin(&s, driver, WEFT_HTTP_BALANCE_REUSEPORT);
-    int err = weft_http_server_listen(s.server, "[::1]:0", &second);
+    int err = weft_http_server_listen(s.server, &second, "[::1]:0");
     if (err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT) { /* no IPv6 here */
-        err = weft_http_server_listen(s.server, "127.0.0.2:0", &second);
+        err = weft_http_server_listen(s.server, &second, "127.0.0.2:0");
     }
     CHECK_EQ(err, 0);
-    CHECK_EQ(weft_http_server_listen(s.server, path, &local), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, &local, path), 0);
     CHECK_EQ(worker_of((client_open_to(&c, &second), &c)) < WORKERS, 1);
     client_close(&c);
     CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
@@ -170,10 +170,10 @@ static void stop_with(enum weft_driver driver, enum at_the_path what)
     int fd = -1;
     snprintf(address, sizeof address, "unix:/tmp/weft-test-http-%d", (int)getpid());
     begin(&s, driver, WEFT_HTTP_BALANCE_LEAST);
-    CHECK_EQ(weft_http_server_listen(s.server, address, &local), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, &local, address), 0);
     CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
     client_close(&c);
-    CHECK_EQ(weft_http_server_listen(s.server, address, NULL), -EADDRINUSE);
+    CHECK_EQ(weft_http_server_listen(s.server, NULL, address), -EADDRINUSE);
     CHECK(is_there(path));
     if (what != ITS_OWN) {
         CHECK_EQ(unlink(path), 0);
@@ -315,8 +315,7 @@ static int say_accepted(weft_http *req, void *arg)
 {
     struct weft_http_stats stats;
     char text[32];
-    (void)arg;
-    weft_http_server_stats(weft_http_server_of(req), &stats);
+    weft_http_server_stats(arg, &stats);
     return weft_http_respond(
         req, 200, NULL, text,
         (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)stats.accepted));
@@ -331,7 +330,7 @@ EACH_DRIVER(connection_storm_does_not_delay_pending_request)
     int storm[STORM];
     served_make(&s, driver, 1, NULL);
     served_route(&s, "GET", "/hold", hold);
-    served_route(&s, "GET", "/accepted", say_accepted);
+    CHECK_EQ(weft_http_server_route(s.server, "GET", "/accepted", say_accepted, s.server, NULL), 0);
     served_listen(&s);
     client_open(&holds, &s);
     client_open(&asks, &s);

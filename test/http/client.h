@@ -55,7 +55,7 @@ __attribute__((unused)) static int measure(weft_http *req, void *arg)
     ssize_t n;
     unsigned long total = 0;
     (void)arg;
-    while ((n = weft_http_read(req, buf, sizeof buf)) > 0) {
+    while ((n = weft_http_read(req, buf, sizeof buf, WEFT_FOREVER)) > 0) {
         total += (unsigned long)n;
     }
     if (n < 0) {
@@ -67,7 +67,7 @@ __attribute__((unused)) static int measure(weft_http *req, void *arg)
 
 __attribute__((unused)) static void served_listen(struct served *s)
 {
-    CHECK_EQ(weft_http_server_listen(s->server, "127.0.0.1:0", &s->at), 0);
+    CHECK_EQ(weft_http_server_listen(s->server, &s->at, "127.0.0.1:0"), 0);
 }
 
 __attribute__((unused)) static struct weft_http_stats served_stats(struct served *s)

@@ -126,7 +126,7 @@ static void serve_beside_silent_clients(enum weft_driver driver, const char *add
     served_make(&s, driver, 2, &opts);
     CHECK_EQ(weft_http_files_open(&files, dir, &(struct weft_http_files_opts){.workers = 2}), 0);
     CHECK_EQ(weft_http_server_route(s.server, NULL, "/", weft_http_files_serve, files, NULL), 0);
-    CHECK_EQ(weft_http_server_listen(s.server, address, &s.at), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, &s.at, address), 0);
     CHECK_EQ(write(tell, &s.at, sizeof s.at), sizeof s.at);
     CHECK_EQ(close(tell), 0);
     CHECK_EQ(waitpid(pid, &status, 0), pid);

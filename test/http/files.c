@@ -633,9 +633,9 @@ TEST(unservable_directories_are_refused)
         0); /* no pool is so large */
     weft_http_files_close(widest);
     weft_http_files_close(NULL);
-    CHECK_STR(weft_http_content_type("a/b.HTML"), "text/html; charset=utf-8");
-    CHECK_STR(weft_http_content_type("a.d/b"), "application/octet-stream");
-    CHECK_STR(weft_http_content_type("x.avi"), "video/x-msvideo");
+    CHECK_STR(weft__http_content_type("a/b.HTML"), "text/html; charset=utf-8");
+    CHECK_STR(weft__http_content_type("a.d/b"), "application/octet-stream");
+    CHECK_STR(weft__http_content_type("x.avi"), "video/x-msvideo");
     char remove[160];
     snprintf(remove, sizeof remove, "rm -rf '%.*s'", (int)(strrchr(root, '/') - root), root);
     CHECK_EQ(system(remove), 0);

@@ -33,7 +33,7 @@ static int stream(weft_http *req, void *arg)
     int err = weft_http_begin_response(req, 200);
     for (size_t left = answer_bytes, n; left && !err; left -= n) {
         n = left < 5000 ? left : 5000;
-        err = weft_http_write(req, block, n);
+        err = weft_http_write(req, block, n, WEFT_FOREVER);
     }
     return err;
 }
@@ -45,7 +45,7 @@ static int file(weft_http *req, void *arg)
     CHECK_EQ(ftruncate(fd, (off_t)answer_bytes), 0);
     int err = weft_http_begin_response(req, 200);
     err = err ? err : weft_http_set_content_length(req, answer_bytes);
-    err = err ? err : weft_http_send_file(req, fd, 0, answer_bytes);
+    err = err ? err : weft_http_send_file(req, fd, 0, answer_bytes, WEFT_FOREVER);
     CHECK_EQ(weft_close(fd), 0);
     return err;
 }
@@ -62,9 +62,9 @@ static int hesitate(weft_http *req, void *arg)
     (void)arg;
     int err = weft_http_begin_response(req, 200);
     for (int i = 0; i < 50 && !err; i++) {
-        weft_sleep(LIMIT / 25);
-        err = weft_http_write(req, "x", 1);
-        err = err ? err : weft_http_flush(req);
+        weft_sleep(weft_after(LIMIT / 25));
+        err = weft_http_write(req, "x", 1, WEFT_FOREVER);
+        err = err ? err : weft_http_flush(req, WEFT_FOREVER);
     }
     return err;
 }
@@ -338,7 +338,7 @@ static void slow_open_all(struct slow *readers, struct served *s)
     struct weft_addr local;
     char name[100];
     snprintf(name, sizeof name, "unix:/tmp/weft-test-pace-%d", (int)getpid());
-    CHECK_EQ(weft_http_server_listen(s->server, name, &local), 0);
+    CHECK_EQ(weft_http_server_listen(s->server, &local, name), 0);
     for (int i = 0; i < TCP; i++) {
         slow_open(&readers[i], &s->at, slow_rates[i % RATES], paths[i / RATES % PATHS],
                   rooms[i / RATES / PATHS]);

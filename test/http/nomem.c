@@ -47,7 +47,7 @@ static int drain(weft_http *req, void *arg)
     char buf[4096];
     ssize_t n;
     (void)arg;
-    while ((n = weft_http_read(req, buf, sizeof buf)) > 0) {
+    while ((n = weft_http_read(req, buf, sizeof buf, WEFT_FOREVER)) > 0) {
     }
     return n < 0 ? (int)n : weft_http_respond(req, 200, "text/plain", "read", 4);
 }
@@ -67,7 +67,7 @@ static bool open_site(struct site *site, enum weft_http_balance balance)
         !refused(site, weft_http_server_route(s->server, NULL, "/", weft_http_files_serve,
                                               site->files, NULL)) &&
         !refused(site, weft_http_server_route(s->server, "POST", "/drain", drain, NULL, NULL)) &&
-        !refused(site, weft_http_server_listen(s->server, "127.0.0.1:0", &s->at));
+        !refused(site, weft_http_server_listen(s->server, &s->at, "127.0.0.1:0"));
     if (!good) {
         CHECK_EQ(weft_http_server_stop(s->server, 0), 0);
         weft_http_server_destroy(s->server);

@@ -34,11 +34,11 @@ static int echo(weft_http *req, void *arg)
     (void)arg;
     int err = weft_http_begin_response(req, 200);
     err = err ? err : weft_http_set_header(req, "X-Kind", "echo");
-    while (!err && (n = weft_http_read(req, buf, sizeof buf)) != 0) {
+    while (!err && (n = weft_http_read(req, buf, sizeof buf, WEFT_FOREVER)) != 0) {
         if (n < 0) {
             return (int)n;
         }
-        err = weft_http_write(req, buf, (size_t)n);
+        err = weft_http_write(req, buf, (size_t)n, WEFT_FOREVER);
     }
     return err;
 }
@@ -54,7 +54,6 @@ static int counted(weft_http *req, void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_http_respond(req, 200, "text/plain\r\nX-Bad: a", "", 0), -EINVAL);
-    CHECK(!weft_http_has_begun(req));
     CHECK_EQ(weft_http_begin_response(req, 201), 0);
     CHECK_EQ(weft_http_set_header(req, "bad name", "x"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "X-Bad", "a\r\nb"), -EINVAL);
@@ -66,10 +65,39 @@ static int counted(weft_http *req, void *arg)
     CHECK_EQ(weft_http_set_header(req, "Date", "now"), -EINVAL);
     CHECK_EQ(weft_http_set_header(req, "X-Good", "a b\tc"), 0);
     CHECK_EQ(weft_http_set_content_length(req, 6), 0);
-    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
-    CHECK_EQ(weft_http_flush(req), 0);
-    CHECK(weft_http_has_begun(req));
-    return weft_http_write(req, "def", 3);
+    CHECK_EQ(weft_http_write(req, "abc", 3, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_http_flush(req, WEFT_FOREVER), 0);
+    return weft_http_write(req, "def", 3, WEFT_FOREVER);
+}
+
+static atomic_int read_timeouts;
+
+/* Reads the body with short deadlines, which are not the server's limits. */
+static int read_patiently(weft_http *req, void *arg)
+{
+    char buf[64], text[32];
+    ssize_t n;
+    size_t total = 0;
+    (void)arg;
+    while ((n = weft_http_read(req, buf, sizeof buf, weft_after(MS(1)))) != 0) {
+        CHECK(n > 0 || n == -ETIMEDOUT);
+        total += n > 0 ? (size_t)n : 0;
+        atomic_fetch_add(&read_timeouts, n < 0);
+    }
+    return weft_http_respond(req, 200, NULL, text,
+                             (size_t)snprintf(text, sizeof text, "%zu", total));
+}
+
+/* The client reads nothing: a write with a deadline ends, and the connection with it. */
+static int write_until_deadline(weft_http *req, void *arg)
+{
+    static char block[1 << 16];
+    int err = weft_http_begin_response(req, 200);
+    while (!err) {
+        err = weft_http_write(req, block, sizeof block, weft_after(MS(2)));
+    }
+    *(_Atomic(int) *)arg = err;
+    return err;
 }
 
 static int too_short(weft_http *req, void *arg)
@@ -77,7 +105,7 @@ static int too_short(weft_http *req, void *arg)
     (void)arg;
     CHECK_EQ(weft_http_begin_response(req, 200), 0);
     CHECK_EQ(weft_http_set_content_length(req, 100), 0);
-    return weft_http_write(req, "abc", 3);
+    return weft_http_write(req, "abc", 3, WEFT_FOREVER);
 }
 
 static int fail_early(weft_http *req, void *arg)
@@ -92,7 +120,7 @@ static int fail_late(weft_http *req, void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_http_begin_response(req, 200), 0);
-    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
+    CHECK_EQ(weft_http_write(req, "abc", 3, WEFT_FOREVER), 0);
     return -ENOMEM;
 }
 
@@ -100,8 +128,8 @@ static int fail_too_late(weft_http *req, void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_http_begin_response(req, 200), 0);
-    CHECK_EQ(weft_http_write(req, "abc", 3), 0);
-    CHECK_EQ(weft_http_flush(req), 0);
+    CHECK_EQ(weft_http_write(req, "abc", 3, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_http_flush(req, WEFT_FOREVER), 0);
     return -EIO;
 }
 
@@ -126,7 +154,7 @@ static int outlast_the_second(weft_http *req, void *arg)
     struct timespec now;
     (void)arg;
     clock_gettime(CLOCK_REALTIME, &now);
-    int err = weft_sleep(S(1) - now.tv_nsec + MS(20));
+    int err = weft_sleep(weft_after(S(1) - now.tv_nsec + MS(20)));
     clock_gettime(CLOCK_REALTIME, &now);
     answered_at = now.tv_sec;
     return err ? err : weft_http_respond(req, 200, NULL, "", 0);
@@ -579,7 +607,7 @@ static int short_file(weft_http *req, void *arg)
     CHECK_EQ(ftruncate(fd, 100), 0);
     int err = weft_http_begin_response(req, 200);
     err = err ? err : weft_http_set_content_length(req, 1000);
-    err = err ? err : weft_http_send_file(req, fd, 0, 1000);
+    err = err ? err : weft_http_send_file(req, fd, 0, 1000, WEFT_FOREVER);
     close(fd);
     return err;
 }
@@ -644,7 +672,7 @@ TEST(response_date_is_time_of_response)
     CHECK_EQ(ask_once(&s, get("/hello"))->status, 200); /* the worker has a cached date now */
     const char *date = reply_field(ask_once(&s, get("/")), "Date");
     int64_t seconds = 0;
-    CHECK_EQ(weft_http_date_parse(date, strlen(date), 0, &seconds), 0);
+    CHECK_EQ(weft_http_date_parse(&seconds, date, strlen(date), 0), 0);
     CHECK(seconds >= answered_at);
     served_end(&s);
 }
@@ -681,7 +709,7 @@ static int flood(weft_http *req, void *arg)
     close(pipe);
     int before = turns;
     for (int i = 0; i < 512; i++) { /* 16 MiB */
-        CHECK_EQ(weft_http_write(req, block, sizeof block), 0);
+        CHECK_EQ(weft_http_write(req, block, sizeof block, WEFT_FOREVER), 0);
     }
     turns_in_flood = turns - before;
     flooded = true;
@@ -717,9 +745,57 @@ TEST(http_server_bad_options_are_einval)
     CHECK_EQ(weft_http_server_route(server, "GET", "", hello, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_http_server_route(server, "GET", "x", hello, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_http_server_route(server, "GET", "/x", NULL, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_http_server_listen(server, "nowhere", NULL), -EINVAL);
+    CHECK_EQ(weft_http_server_listen(server, NULL, "nowhere"), -EINVAL);
     CHECK_EQ(weft_http_server_stop(server, 0), 0);
     weft_http_server_destroy(server);
     weft_http_server_destroy(NULL);
     weft_pool_destroy(pool);
+}
+
+/* Counted and chunked bodies: the handler may continue after its own deadline. */
+EACH_DRIVER(body_read_after_handler_deadline_continues)
+{
+    static const char *const heads[] = {
+        "POST /patient HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n",
+        "POST /patient HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"};
+    static const char *const parts[][2] = {{"abc", "def"},
+                                           {"3\r\nabc\r\n", "3\r\ndef\r\n0\r\n\r\n"}};
+    struct served s;
+    struct client c;
+    served_make(&s, driver, 1, NULL);
+    served_route(&s, "POST", "/patient", read_patiently);
+    served_listen(&s);
+    client_open(&c, &s);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&read_timeouts, 0);
+        client_send(&c, heads[i]);
+        client_send(&c, parts[i][0]);
+        while (atomic_load(&read_timeouts) < 3) {
+            sched_yield();
+        }
+        struct reply *reply = client_ask(&c, parts[i][1]);
+        CHECK_EQ(reply->status, 200);
+        CHECK_STR(reply->body, "6");
+    }
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(body_write_ends_at_handler_deadline)
+{
+    struct served s;
+    struct client c;
+    _Atomic(int) err = 0;
+    served_make(&s, driver, 1, NULL);
+    CHECK_EQ(weft_http_server_route(s.server, "GET", "/endless", write_until_deadline, &err, NULL),
+             0);
+    served_listen(&s);
+    client_open(&c, &s);
+    client_send(&c, "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (!atomic_load(&err)) {
+        sched_yield();
+    }
+    CHECK_EQ(atomic_load(&err), -ETIMEDOUT);
+    client_close(&c);
+    served_end(&s);
 }

@@ -115,7 +115,7 @@ EACH_DRIVER(server_stop_finishes_requests_in_progress)
     end_stop(stopper);
     CHECK_EQ(served_stats(&s).stop_idle, 0);
     CHECK_EQ(served_stats(&s).stop_aborted, 0);
-    CHECK_EQ(weft_http_server_listen(s.server, "127.0.0.1:0", NULL), -ESHUTDOWN);
+    CHECK_EQ(weft_http_server_listen(s.server, NULL, "127.0.0.1:0"), -ESHUTDOWN);
     client_close(&idle);
     client_close(&busy);
     client_close(&half);
@@ -282,7 +282,7 @@ static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_balance 
     served_make(&s, driver, 1, &(struct weft_http_server_opts){.balance = balance});
     served_route(&s, "GET", "/hold", hold);
     served_route(&s, NULL, "/hello", hello);
-    CHECK_EQ(weft_http_server_listen(s.server, address, &s.at), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, &s.at, address), 0);
     client_open(&holder, &s);
     client_send(&holder, get("/hold"));
     while (!atomic_load(&held)) {
@@ -349,7 +349,7 @@ EACH_DRIVER(server_stop_closes_idle_connections_after_grace)
 static int wait_a_little(weft_http *req, void *arg)
 {
     (void)arg;
-    int err = weft_sleep(MS(1));
+    int err = weft_sleep(weft_after(MS(1)));
     return err ? err : weft_http_respond(req, 200, NULL, "", 0);
 }
 

@@ -14,7 +14,7 @@ static int flood(weft_http *req, void *arg)
     (void)arg;
     int err = weft_http_begin_response(req, 200);
     for (int i = 0; i < 1000 && !err; i++) {
-        err = weft_http_write(req, block, sizeof block);
+        err = weft_http_write(req, block, sizeof block, WEFT_FOREVER);
     }
     return err;
 }
@@ -23,7 +23,7 @@ static int flood(weft_http *req, void *arg)
 static int doze(weft_http *req, void *arg)
 {
     (void)arg;
-    weft_sleep(2 * LIMIT);
+    weft_sleep(weft_after(2 * LIMIT));
     return weft_http_respond(req, 200, NULL, "awake", 5);
 }
 

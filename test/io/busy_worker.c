@@ -29,7 +29,7 @@ static void ask(int fd)
 static struct weft_worker_stats here(void)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(weft_pool_self(), 0, &stats), 0);
+    CHECK_EQ(weft_worker_stats(weft_pool_self(), &stats, 0), 0);
     return stats;
 }
 
@@ -52,7 +52,7 @@ static bool stays_awake_and_sleeps(int fd)
     struct weft_worker_stats busy = here();
     CHECK(busy.io_polls - before.io_polls >= ROUNDS);
     bool awake = busy.parks - before.parks < ROUNDS / 4;
-    CHECK_EQ(weft_sleep(20000000), 0);
+    CHECK_EQ(weft_sleep(weft_after(20000000)), 0);
     return awake && here().io_polls - busy.io_polls < 10;
 }
 
@@ -77,5 +77,5 @@ static void *play(void *arg)
 EACH_DRIVER(busy_worker_polls_without_sleeping)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(play, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, play, NULL, &opts, WEFT_FOREVER), 0);
 }

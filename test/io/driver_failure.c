@@ -28,7 +28,7 @@ static void *loses_descriptors(void *arg)
 {
     opens_driver(arg);
     CHECK_EQ(syscall(SYS_close_range, 3u, ~0u, 0u), 0);
-    while (weft_sleep(1000000) == 0) { /* its worker has nothing else to do */
+    while (weft_sleep(weft_after(1000000)) == 0) { /* its worker has nothing else to do */
     }
     return NULL;
 }
@@ -36,7 +36,7 @@ static void *loses_descriptors(void *arg)
 static void run_without_descriptors(void *arg)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = *(enum weft_driver *)arg};
-    weft_run(loses_descriptors, NULL, NULL, &opts);
+    weft_run(NULL, loses_descriptors, NULL, &opts, WEFT_FOREVER);
 }
 
 static void check_broken(void (*fn)(void *), enum weft_driver driver, const char *what,
@@ -106,7 +106,7 @@ static void *locks_itself_in(void *arg)
     opens_driver(arg);
     deny(later, EPERM);
     deny(SYS_epoll_pwait2, EPERM); /* the call that is tried before the other, where both exist */
-    while (weft_sleep(1000000) == 0) {
+    while (weft_sleep(weft_after(1000000)) == 0) {
     }
     return NULL;
 }
@@ -115,7 +115,7 @@ static void run_locked_in(void *arg)
 {
     const struct weft_pool_opts opts = {
         .workers = 1, .caller = true, .driver = *(enum weft_driver *)arg};
-    weft_run(locks_itself_in, NULL, NULL, &opts);
+    weft_run(NULL, locks_itself_in, NULL, &opts, WEFT_FOREVER);
 }
 
 static void check_locked_in(enum weft_driver driver, long call, const char *name)
@@ -216,10 +216,10 @@ static void *uses_foreign(void *arg)
     CHECK_EQ(weft_read(sockets[0], &byte, 1, WEFT_FOREVER), 1);
     CHECK_EQ(weft_fstat(file, &st, WEFT_FOREVER), 0);
     CHECK(S_ISREG(st.stx_mode) && st.stx_size == 3 && (st.stx_mask & STATX_SIZE));
-    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_stat_at(AT_FDCWD, &st, path, 0, STATX_BASIC_STATS, WEFT_FOREVER), 0);
     CHECK(st.stx_size == 3 && st.stx_nlink == 1 && st.stx_uid == geteuid());
     CHECK_EQ(unlink(path), 0);
-    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_stat_at(AT_FDCWD, &st, path, 0, STATX_BASIC_STATS, WEFT_FOREVER), -ENOENT);
     CHECK_EQ(weft_read(1000, &byte, 1, WEFT_FOREVER), -EBADF);
     const int all[] = {file, pipes[0], pipes[1], sockets[0], sockets[1]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -233,7 +233,7 @@ static void run_denied(void *arg)
     const struct denial *denial = arg;
     const struct weft_pool_opts opts = {.workers = 1, .driver = denial->driver};
     deny(denial->call, denial->err);
-    CHECK_EQ(weft_run(uses_foreign, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, uses_foreign, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 EACH_DRIVER(descriptors_and_files_work_without_statx)

@@ -4,7 +4,7 @@
  *     EACH_DRIVER(echo)      // `driver` is the driver's number
  *     {
  *         const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
- *         CHECK_EQ(weft_run(server, NULL, NULL, &opts), 0);
+ *         CHECK_EQ(weft_run(NULL, server, NULL, &opts, WEFT_FOREVER), 0);
  *     } */
 #ifndef WEFT_TEST_IO_DRIVERS_H
 #define WEFT_TEST_IO_DRIVERS_H

@@ -47,7 +47,7 @@ static void falls_back(void *arg)
     CHECK_EQ(weft_loop_create(&loop, NULL), 0);
     CHECK_STR(weft_loop_driver(loop), "epoll");
     weft_loop_destroy(loop);
-    CHECK_EQ(weft_run(uses, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, uses, NULL, NULL, WEFT_FOREVER), 0);
 }
 
 static void check_reason(void (*fn)(void *), int err, const char *reason)
@@ -150,7 +150,7 @@ static void locks_in(void *arg)
 {
     const struct weft_pool_opts opts = {.workers = 1};
     unsetenv("WEFT_DRIVER");
-    CHECK_EQ(weft_run(locks_itself_in, arg, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, locks_itself_in, arg, &opts, WEFT_FOREVER), 0);
 }
 
 TEST(auto_driver_falls_back_when_io_uring_is_forbidden_later)

@@ -67,7 +67,7 @@ EACH_DRIVER(fiber_waits_beyond_ring_size_all_complete)
     for (unsigned workers = 1; workers <= 2; workers++) {
         setup();
         const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-        CHECK_EQ(weft_run(starts, NULL, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, starts, NULL, &opts, WEFT_FOREVER), 0);
         CHECK_EQ(atomic_load(&got), MANY);
         for (int i = 0; i < MANY;
              i++) { /* not by a count of readers: TSan does not see that a ring's completion follows
@@ -98,7 +98,7 @@ EACH_DRIVER(operations_beyond_ring_size_all_complete)
     CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.driver = driver}), 0);
     for (int i = 0; i < MANY; i++) {
         weft_op_init(&ops[i], loop, ended, NULL);
-        CHECK_EQ(weft_op_recv(&ops[i], ends[i][0], &bytes[i], 1, 0), 0);
+        CHECK_EQ(weft_op_read(&ops[i], ends[i][0], &bytes[i], 1, -1, 0), 0);
     }
     weft_loop_turn(loop, 0);
     write_all();
@@ -108,7 +108,7 @@ EACH_DRIVER(operations_beyond_ring_size_all_complete)
     CHECK_EQ(atomic_load(&got), MANY);
     CHECK_EQ(cancelled, 0);
     for (int i = 0; i < MANY; i++) {
-        CHECK_EQ(weft_op_recv(&ops[i], ends[i][0], &bytes[i], 1, 0), 0);
+        CHECK_EQ(weft_op_read(&ops[i], ends[i][0], &bytes[i], 1, -1, 0), 0);
     }
     weft_loop_turn(loop, 0);
     for (int i = 0; i < MANY; i++) {

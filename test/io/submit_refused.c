@@ -70,7 +70,7 @@ EACH_DRIVER(loop_with_refused_submit_asks_host_to_poll_again)
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     weft_op_init(&op, loop, ends, NULL);
-    CHECK_EQ(weft_op_recv(&op, fds[0], &byte, 1, 0), 0);
+    CHECK_EQ(weft_op_read(&op, fds[0], &byte, 1, -1, 0), 0);
     CHECK_EQ(write(fds[1], "x", 1), 1);
     refuse(TIMES);
     weft_loop_turn(loop, 0);

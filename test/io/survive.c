@@ -26,7 +26,7 @@ static void failed(const char *what, int64_t err)
     if (getenv("SURVIVE_TALK")) {
         fprintf(stderr, "%s: %s\n", what, strerror((int)-err));
     }
-    weft_sleep(100000);
+    weft_sleep(weft_after(100000));
 }
 
 static void *serve(void *arg)
@@ -51,7 +51,7 @@ static void *serve(void *arg)
 static void *accepts(void *arg)
 {
     while (!atomic_load(&over)) {
-        int fd = weft_accept(listener, weft_after(100000000));
+        int fd = weft_accept(listener, NULL, weft_after(100000000));
         if (fd >= 0 && weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL) != 0) {
             weft_close(fd);
         } else if (fd < 0 && fd != -ETIMEDOUT) {
@@ -65,7 +65,7 @@ static void *accepts(void *arg)
 static int echo_once(void)
 {
     char back[8];
-    int fd = weft_connect(address, weft_after(WAIT_LIMIT));
+    int fd = weft_dial(address, NULL, weft_after(WAIT_LIMIT));
     if (fd < 0) {
         return fd;
     }
@@ -115,7 +115,8 @@ TEST(echo_succeeds_despite_injected_syscall_failures)
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     weft_addr_format(&addr, address, sizeof address);
     for (int i = 0; i < 10 && err; i++) { /* opening the pool's own descriptors may fail, too */
-        err = weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
+        err = weft_run(NULL, all, NULL, &(struct weft_pool_opts){.workers = 2, .hog_ns = -1},
+                       WEFT_FOREVER);
         CHECK(err == 0 || err == -EMFILE || err == -ENFILE || err == -ENOMEM);
     }
     CHECK_EQ(err, 0);

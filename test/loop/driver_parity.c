@@ -59,7 +59,7 @@ static void settle(int left)
 
 static void recv_on(int i, int fd, size_t n)
 {
-    int answer = weft_op_recv(&ops[i], fd, bufs[i], n, 0);
+    int answer = weft_op_read(&ops[i], fd, bufs[i], n, -1, 0);
     begin(answer);
     step("recv", answer);
 }
@@ -67,7 +67,7 @@ static void recv_on(int i, int fd, size_t n)
 static void send_on(int i, int fd, size_t n)
 {
     memset(bufs[i], 'a' + i, sizeof bufs[i]);
-    int answer = weft_op_send(&ops[i], fd, bufs[i], n, 0);
+    int answer = weft_op_write(&ops[i], fd, bufs[i], n, -1, 0);
     begin(answer);
     step("send", answer);
 }
@@ -183,13 +183,13 @@ static void script(void)
     started++;
     settle(0);
     recv_on(0, -1, 4);
-    step("read", weft_op_read(&ops[2], pipes[0], bufs[2], 8, -1));
+    step("read", weft_op_read(&ops[2], pipes[0], bufs[2], 8, -1, 0));
     started++;
     settle(1);
-    step("write", weft_op_write(&ops[3], pipes[1], "pipe", 4, -1));
+    step("write", weft_op_write(&ops[3], pipes[1], "pipe", 4, -1, 0));
     started++;
     settle(0);
-    step("read", weft_op_read(&ops[2], pipes[0], bufs[2], 8, -1));
+    step("read", weft_op_read(&ops[2], pipes[0], bufs[2], 8, -1, 0));
     started++;
     settle(1);
     step("close", weft_loop_close(loop, pipes[1]));

@@ -197,7 +197,7 @@ EACH_DRIVER(loop_can_be_embedded_in_other_loop)
     open_loop(driver);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     called = fired = counted = 0;
-    CHECK_EQ(weft_watch_add(&watch, loop, ends[0], WEFT_READABLE, reads, NULL), 0);
+    CHECK_EQ(weft_watch_add(loop, &watch, ends[0], WEFT_READABLE, reads, NULL), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     CHECK_EQ(pthread_create(&thread, NULL, writes_late, &ends[1]), 0);
     host_until(&called, 3); /* one write, three levels */
@@ -233,7 +233,7 @@ static void destroys_busy(void *arg)
     open_loop(WEFT_DRIVER_EPOLL);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     weft_op_init(&op, loop, NULL, NULL);
-    CHECK_EQ(weft_op_recv(&op, ends[0], &byte, 1, 0), 0);
+    CHECK_EQ(weft_op_read(&op, ends[0], &byte, 1, -1, 0), 0);
     weft_loop_destroy(loop);
 }
 

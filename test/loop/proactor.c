@@ -35,7 +35,7 @@ static int64_t wait_for(weft_op *op)
         weft_loop_turn(loop, WEFT_FOREVER);
     }
     CHECK(taken == op);
-    return weft_op_result(op);
+    return op->result;
 }
 
 static int delivered;
@@ -43,8 +43,8 @@ static int64_t results[8];
 
 static void notes(weft_op *op, int64_t result, void *arg)
 {
-    CHECK(weft_op_arg(op) == arg);
-    CHECK_EQ(weft_op_result(op), result);
+    CHECK(op->arg == arg);
+    CHECK_EQ(op->result, result);
     results[(intptr_t)arg] = result;
     delivered++;
 }
@@ -65,22 +65,22 @@ EACH_DRIVER(operations_send_and_receive_bytes)
     setup(driver);
     weft_op_init(&reads, loop, notes, (void *)0);
     weft_op_init(&writes, loop, notes, (void *)1);
-    CHECK_EQ(weft_op_recv(&reads, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(weft_op_read(&reads, ends[0], in, sizeof in, -1, 0), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0); /* waits */
-    CHECK_EQ(weft_op_send(&writes, ends[1], out, 5, 0), 0);
+    CHECK_EQ(weft_op_write(&writes, ends[1], out, 5, -1, 0), 0);
     CHECK_EQ(delivered, 0); /* never inside the start */
     deliver(2);
     CHECK_EQ(results[0], 5);
     CHECK_EQ(results[1], 5);
     CHECK_STR(in, "hello");
     CHECK_EQ(shutdown(ends[1], SHUT_WR), 0);
-    CHECK_EQ(weft_op_read(&reads, ends[0], in, sizeof in, -1), 0);
+    CHECK_EQ(weft_op_read(&reads, ends[0], in, sizeof in, -1, 0), 0);
     deliver(1);
     CHECK_EQ(results[0], 0);
     CHECK_EQ(weft_loop_close(loop, ends[0]), 0);
     ends[0] = -1;
     weft_loop_turn(loop, 0);
-    CHECK_EQ(weft_op_write(&writes, ends[1], out, 5, -1), 0);
+    CHECK_EQ(weft_op_write(&writes, ends[1], out, 5, -1, 0), 0);
     deliver(1);
     CHECK_EQ(results[1], -EPIPE); /* and no signal */
     teardown();
@@ -94,16 +94,16 @@ EACH_DRIVER(operation_completions_can_be_polled)
     weft_op_init(&op, loop, NULL, &op);
     CHECK(weft_loop_poll_completion(loop) == NULL);
     CHECK_EQ(weft_op_cancel(&op), -ENOENT);
-    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(weft_op_read(&op, ends[0], in, sizeof in, -1, 0), 0);
     CHECK_EQ(write(ends[1], "abcdef", 6), 6);
     CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
     CHECK_EQ(weft_loop_pending(loop), 1);
     CHECK_EQ(weft_op_cancel(&op), -EALREADY);
     CHECK(weft_loop_poll_completion(loop) == &op);
-    CHECK_EQ(weft_op_result(&op), 4);
-    CHECK(weft_op_arg(&op) == &op);
+    CHECK_EQ(op.result, 4);
+    CHECK(op.arg == &op);
     CHECK_EQ(weft_op_cancel(&op), -ENOENT);
-    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0); /* the rest: a short read */
+    CHECK_EQ(weft_op_read(&op, ends[0], in, sizeof in, -1, 0), 0); /* the rest: a short read */
     CHECK_EQ(wait_for(&op), 2);
     teardown();
 }
@@ -115,7 +115,7 @@ EACH_DRIVER(reads_complete_in_start_order)
     setup(driver);
     for (intptr_t i = 0; i < 3; i++) {
         weft_op_init(&ops[i], loop, notes, (void *)i);
-        CHECK_EQ(weft_op_recv(&ops[i], ends[0], in[i], 2, 0), 0);
+        CHECK_EQ(weft_op_read(&ops[i], ends[0], in[i], 2, -1, 0), 0);
         weft_loop_turn(loop, 0);
     }
     CHECK_EQ(write(ends[1], "112233", 6), 6);
@@ -136,14 +136,14 @@ EACH_DRIVER(cancel_keeps_order_of_other_operations)
     setup(driver);
     for (intptr_t i = 0; i < 5; i++) {
         weft_op_init(&ops[i], loop, notes, (void *)i);
-        CHECK_EQ(weft_op_recv(&ops[i], ends[0], in[i], 2, 0), 0);
+        CHECK_EQ(weft_op_read(&ops[i], ends[0], in[i], 2, -1, 0), 0);
         weft_loop_turn(loop, 0);
     }
     for (int i = 0; i < 5; i += 2) {
         CHECK_EQ(weft_op_cancel(&ops[i]), 0);
     }
     weft_op_init(&ops[5], loop, notes, (void *)5);
-    CHECK_EQ(weft_op_recv(&ops[5], ends[0], in[5], 2, 0), 0);
+    CHECK_EQ(weft_op_read(&ops[5], ends[0], in[5], 2, -1, 0), 0);
     deliver(3);
     CHECK_EQ(write(ends[1], "112233", 6), 6);
     deliver(3);
@@ -167,7 +167,7 @@ EACH_DRIVER(send_to_full_socket_completes_partially_and_resumes)
     weft_op_init(&op, loop, notes, (void *)0);
     size_t put = 0, got = 0;
     while (put < BIG) {
-        CHECK_EQ(weft_op_send(&op, ends[0], big + put, BIG - put, 0), 0);
+        CHECK_EQ(weft_op_write(&op, ends[0], big + put, BIG - put, -1, 0), 0);
         while (delivered == 0) {
             weft_loop_turn(loop, 0);
             ssize_t n = recv(ends[1], sink, 65536, MSG_DONTWAIT);
@@ -194,7 +194,7 @@ EACH_DRIVER(cancel_ends_waiting_operation)
     setup(driver);
     weft_op_init(&op, loop, notes, (void *)0);
     for (int settled = 0; settled < 2; settled++) {
-        CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+        CHECK_EQ(weft_op_read(&op, ends[0], in, sizeof in, -1, 0), 0);
         if (settled) {
             CHECK_EQ(weft_loop_turn(loop, 0), 0);
         }
@@ -206,7 +206,7 @@ EACH_DRIVER(cancel_ends_waiting_operation)
     }
     /* Data that arrived before the cancel counts. */
     for (int settled = 0; settled < 2; settled++) {
-        CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+        CHECK_EQ(weft_op_read(&op, ends[0], in, sizeof in, -1, 0), 0);
         if (settled) {
             CHECK_EQ(weft_loop_turn(loop, 0), 0);
         }
@@ -226,12 +226,12 @@ EACH_DRIVER(close_ends_operations_in_flight)
     for (intptr_t i = 0; i < 4; i++) {
         weft_op_init(&ops[i], loop, notes, (void *)i);
     }
-    CHECK_EQ(weft_op_recv(&ops[0], ends[0], in[0], 4, 0), 0);
-    CHECK_EQ(weft_op_recv(&ops[1], ends[0], in[1], 4, 0), 0);
+    CHECK_EQ(weft_op_read(&ops[0], ends[0], in[0], 4, -1, 0), 0);
+    CHECK_EQ(weft_op_read(&ops[1], ends[0], in[1], 4, -1, 0), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
-    CHECK_EQ(weft_op_recv(&ops[2], ends[0], in[2], 4, 0), 0); /* not tried yet */
+    CHECK_EQ(weft_op_read(&ops[2], ends[0], in[2], 4, -1, 0), 0); /* not tried yet */
     CHECK_EQ(weft_loop_close(loop, ends[0]), 0);
-    CHECK_EQ(weft_op_send(&ops[3], ends[0], out, 4, 0), -EBADF);
+    CHECK_EQ(weft_op_write(&ops[3], ends[0], out, 4, -1, 0), -EBADF);
     CHECK_EQ(weft_loop_close(loop, ends[0]), -EBADF);
     deliver(3);
     for (int i = 0; i < 3; i++) {
@@ -255,7 +255,7 @@ EACH_DRIVER(close_by_other_thread_ends_operation)
     pthread_t thread;
     setup(driver);
     weft_op_init(&op, loop, notes, (void *)0);
-    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(weft_op_read(&op, ends[0], in, sizeof in, -1, 0), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     CHECK_EQ(pthread_create(&thread, NULL, closes, &ends[0]), 0);
     deliver(1);
@@ -305,7 +305,7 @@ EACH_DRIVER(operations_connect_and_accept)
     CHECK_EQ(weft_addr_port(&peer), weft_addr_port(&mine));
     CHECK_EQ(fcntl(accepted, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     CHECK_EQ(send(client, "x", 1, 0), 1);
-    CHECK_EQ(weft_op_recv(&accepts, accepted, &byte, 1, 0), 0);
+    CHECK_EQ(weft_op_read(&accepts, accepted, &byte, 1, -1, 0), 0);
     deliver(1);
     CHECK_EQ(results[0], 1);
     CHECK_EQ(weft_op_accept(&accepts, server, NULL), 0);
@@ -353,13 +353,13 @@ EACH_DRIVER(operations_work_on_pipes_and_files)
     unlink(name);
     weft_op_init(&op, loop, NULL, NULL);
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
-    CHECK_EQ(weft_op_read(&op, pipes[0], in, sizeof in, -1), 0);
+    CHECK_EQ(weft_op_read(&op, pipes[0], in, sizeof in, -1, 0), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     CHECK_EQ(write(pipes[1], "pipe", 4), 4);
     CHECK_EQ(wait_for(&op), 4);
-    CHECK_EQ(weft_op_write(&op, file, "0123456789", 10, 0), 0);
+    CHECK_EQ(weft_op_write(&op, file, "0123456789", 10, 0, 0), 0);
     CHECK_EQ(wait_for(&op), 10);
-    CHECK_EQ(weft_op_read(&op, file, in, 4, 6), 0);
+    CHECK_EQ(weft_op_read(&op, file, in, 4, 6, 0), 0);
     CHECK_EQ(wait_for(&op), 4);
     CHECK(memcmp(in, "6789", 4) == 0);
     CHECK_EQ(weft_loop_close(loop, pipes[0]), 0);
@@ -400,7 +400,7 @@ EACH_DRIVER(write_to_pipe_without_reader_raises_no_sigpipe)
         CHECK_EQ(weft_loop_close(loop, pipes[0]), 0);
         weft_loop_turn(loop, 0);
         for (int again = 0; again < 2; again++) {
-            CHECK_EQ(weft_op_write(&op, pipes[1], "x", 1, -1), 0);
+            CHECK_EQ(weft_op_write(&op, pipes[1], "x", 1, -1, 0), 0);
             CHECK_EQ(wait_for(&op), -EPIPE);
             expect_no_sigpipe();
         }
@@ -422,7 +422,7 @@ EACH_DRIVER(waiting_write_fails_when_reader_closes)
     CHECK_EQ(pipe2(pipes, O_CLOEXEC | O_NONBLOCK), 0);
     while (write(pipes[1], bytes, sizeof bytes) > 0) {
     }
-    CHECK_EQ(weft_op_write(&op, pipes[1], bytes, sizeof bytes, -1), 0);
+    CHECK_EQ(weft_op_write(&op, pipes[1], bytes, sizeof bytes, -1, 0), 0);
     CHECK_EQ(weft_loop_turn(loop, 0), 0);
     CHECK_EQ(close(pipes[0]), 0);
     CHECK_EQ(wait_for(&op), -EPIPE);
@@ -451,7 +451,7 @@ EACH_DRIVER(handler_can_free_its_operation)
     for (int i = 0; i < 100; i++) {
         struct message *message = calloc(1, sizeof *message);
         weft_op_init(&message->op, loop, frees, message);
-        CHECK_EQ(weft_op_recv(&message->op, ends[0], message->bytes, 1, 0), 0);
+        CHECK_EQ(weft_op_read(&message->op, ends[0], message->bytes, 1, -1, 0), 0);
     }
     weft_loop_turn(loop, 0);
     for (int i = 0; i < 100; i++) {
@@ -468,8 +468,8 @@ static void starts_twice(void *arg)
     (void)arg;
     setup(WEFT_DRIVER_EPOLL);
     weft_op_init(&op, loop, NULL, NULL);
-    CHECK_EQ(weft_op_recv(&op, ends[0], in, 1, 0), 0);
-    weft_op_recv(&op, ends[0], in, 1, 0);
+    CHECK_EQ(weft_op_read(&op, ends[0], in, 1, -1, 0), 0);
+    weft_op_read(&op, ends[0], in, 1, -1, 0);
 }
 
 /* Only -1 stands for the file's current position. */
@@ -483,18 +483,41 @@ EACH_DRIVER(negative_offset_is_rejected)
     CHECK_EQ(write(file, "abc", 3), 3);
     weft_op_init(&op, loop, NULL, NULL);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_op_write(&op, file, "xyz", 3, i ? -2 : INT64_MIN), -EINVAL);
-        CHECK_EQ(weft_op_read(&op, file, in, sizeof in, i ? -2 : INT64_MIN), -EINVAL);
+        CHECK_EQ(weft_op_write(&op, file, "xyz", 3, i ? -2 : INT64_MIN, 0), -EINVAL);
+        CHECK_EQ(weft_op_read(&op, file, in, sizeof in, i ? -2 : INT64_MIN, 0), -EINVAL);
     }
-    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0), 0);
+    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0, 0), 0);
     CHECK_EQ(wait_for(&op), 3);
     CHECK(memcmp(in, "abc", 3) == 0);
-    CHECK_EQ(weft_op_write(&op, file, "d", 1, -1), 0);
+    CHECK_EQ(weft_op_write(&op, file, "d", 1, -1, 0), 0);
     CHECK_EQ(wait_for(&op), 1);
-    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0), 0);
+    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0, 0), 0);
     CHECK_EQ(wait_for(&op), 4);
     CHECK(memcmp(in, "abcd", 4) == 0);
     CHECK_EQ(weft_loop_close(loop, file), 0);
+    teardown();
+}
+
+EACH_DRIVER(offset_with_socket_and_flags_without_are_rejected)
+{
+    weft_op op;
+    char byte;
+    int pipes[2];
+    setup(driver);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(weft_op_read(&op, ends[0], &byte, 1, 0, 0), -ESPIPE);
+    CHECK_EQ(weft_op_write(&op, ends[0], "x", 1, 7, 0), -ESPIPE);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC | O_NONBLOCK), 0);
+    CHECK_EQ(weft_op_read(&op, pipes[0], &byte, 1, -1, MSG_PEEK), -EINVAL);
+    CHECK_EQ(weft_op_write(&op, pipes[1], "x", 1, -1, MSG_MORE), -EINVAL);
+    close(pipes[0]);
+    close(pipes[1]);
+    CHECK_EQ(write(ends[1], "ab", 2), 2);
+    CHECK_EQ(weft_op_read(&op, ends[0], &byte, 1, -1, MSG_PEEK), 0);
+    CHECK_EQ(wait_for(&op), 1);
+    CHECK_EQ(weft_op_read(&op, ends[0], &byte, 1, -1, 0), 0);
+    CHECK_EQ(wait_for(&op), 1);
+    CHECK_EQ(byte, 'a');
     teardown();
 }
 
@@ -508,7 +531,7 @@ TEST(second_start_of_operation_aborts)
 /* The thread that submitted operations to the kernel has ended: the operations continue. */
 static void *turns_once(void *arg)
 {
-    CHECK_EQ(weft_op_recv(arg, ends[0], results, 8, 0), 0);
+    CHECK_EQ(weft_op_read(arg, ends[0], results, 8, -1, 0), 0);
     weft_loop_turn(loop, 0);
     return NULL;
 }

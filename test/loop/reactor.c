@@ -70,7 +70,7 @@ static void notes(weft_watch *watch, int fd, int events, void *arg)
 
 static void add(int i, int events, weft_watch_fn fn)
 {
-    CHECK_EQ(weft_watch_add(&watches[i], loop, ends[i][0], events, fn, ends[i]), 0);
+    CHECK_EQ(weft_watch_add(loop, &watches[i], ends[i][0], events, fn, ends[i]), 0);
 }
 
 static int turn(void)
@@ -167,7 +167,7 @@ EACH_DRIVER(watch_cancel_is_reported_and_remove_is_not)
     add(1, WEFT_READABLE, told);
     add(2, WEFT_WRITABLE, told);
     weft_watch *second, *found = watches[2];
-    CHECK_EQ(weft_watch_add(&second, loop, ends[2][0], WEFT_READABLE, told, ends[2]), 0);
+    CHECK_EQ(weft_watch_add(loop, &second, ends[2][0], WEFT_READABLE, told, ends[2]), 0);
     CHECK_EQ(turn(), 1);
     CHECK_EQ(weft_loop_pending(loop), 4);
     CHECK_EQ(weft_watch_cancel(watches[0]), 0);
@@ -269,7 +269,7 @@ static void reuses(weft_watch *watch, int fd, int events, void *arg)
         shut(other, 0);
         CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, reused), 0);
         CHECK(completes || reused[0] == number); /* otherwise it is closed a little later */
-        CHECK_EQ(weft_watch_add(&watches[2], loop, reused[0], WEFT_READABLE, notes, ends[2]), 0);
+        CHECK_EQ(weft_watch_add(loop, &watches[2], reused[0], WEFT_READABLE, notes, ends[2]), 0);
         eat(i);
     }
 }
@@ -408,7 +408,7 @@ EACH_DRIVER(three_hundred_watches_all_report)
     setup(driver);
     for (int i = 0; i < MANY; i++) {
         CHECK_EQ(pipe2(pipes[i], O_CLOEXEC), 0);
-        CHECK_EQ(weft_watch_add(&many[i], loop, pipes[i][0], WEFT_READABLE, always, ends[0]), 0);
+        CHECK_EQ(weft_watch_add(loop, &many[i], pipes[i][0], WEFT_READABLE, always, ends[0]), 0);
     }
     CHECK_EQ(turn(), 0);
     for (int i = 0; i < MANY; i++) {
@@ -433,21 +433,21 @@ TEST(unwatchable_fd_or_events_are_rejected)
     int file = mkstemp(name);
     CHECK(file >= 0);
     unlink(name);
-    CHECK_EQ(weft_watch_add(&watch, loop, file, WEFT_READABLE, notes, NULL), -EPERM);
-    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], 0, notes, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], 8, notes, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_add(&watch, loop, -1, WEFT_READABLE, notes, NULL), -EBADF);
-    CHECK_EQ(weft_watch_add(&watch, loop, 999, WEFT_READABLE, notes, NULL), -EBADF);
+    CHECK_EQ(weft_watch_add(loop, &watch, file, WEFT_READABLE, notes, NULL), -EPERM);
+    CHECK_EQ(weft_watch_add(loop, &watch, ends[0][0], 0, notes, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_add(loop, &watch, ends[0][0], 8, notes, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_add(loop, &watch, -1, WEFT_READABLE, notes, NULL), -EBADF);
+    CHECK_EQ(weft_watch_add(loop, &watch, 999, WEFT_READABLE, notes, NULL), -EBADF);
     CHECK_EQ(weft_loop_close(loop, 999), -EBADF);
     CHECK_EQ(weft_loop_close(loop, file), 0);
     weft_loop *other;
     CHECK_EQ(weft_loop_create(&other, &(struct weft_loop_opts){.driver = WEFT_DRIVER_POLL}), 0);
-    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], WEFT_READABLE, notes, ends[0]), 0);
-    CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), -EBUSY);
+    CHECK_EQ(weft_watch_add(loop, &watch, ends[0][0], WEFT_READABLE, notes, ends[0]), 0);
+    CHECK_EQ(weft_watch_add(other, &watches[1], ends[0][0], WEFT_READABLE, notes, NULL), -EBUSY);
     CHECK_EQ(weft_loop_close(other, ends[0][0]), -EBUSY);
     CHECK_EQ(weft_watch_remove(watch), 0);
     CHECK_EQ(weft_fd_release(ends[0][0]), 0); /* from now on any code may use it */
-    CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), 0);
+    CHECK_EQ(weft_watch_add(other, &watches[1], ends[0][0], WEFT_READABLE, notes, NULL), 0);
     CHECK_EQ(weft_watch_remove(watches[1]), 0);
     CHECK_EQ(weft_fd_release(ends[0][0]), 0);
     weft_loop_destroy(other);

@@ -26,7 +26,7 @@ static void send_against_sleep(int i)
     if (i == 0) {
         serve();
     } else {
-        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY) == 0);
     }
 }
 
@@ -48,7 +48,8 @@ static void two_send(int i)
         serve();
     } else {
         for (uint64_t k = 0; k < 2; k++) {
-            X_ASSERT(weft_actor_send(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL) == 0);
+            X_ASSERT(weft_actor_send(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_BY_POLICY) ==
+                     0);
         }
     }
 }
@@ -72,7 +73,7 @@ static void complete_against_wait(int i)
     if (i == 0) {
         serve();
     } else if (i == 1) {
-        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY) == 0);
     } else {
         while (atomic_load_explicit(&asked, memory_order_acquire) == 0) {
             weft__futex_wait(&asked, 0, INT64_MAX);

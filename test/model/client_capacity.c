@@ -23,8 +23,7 @@ static void three_senders_one_slot(int i)
         return;
     }
     for (uint64_t k = 0; k < (i == 1 ? 2 : 1); k++) {
-        X_ASSERT(weft_actor_send_until(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_FOREVER) ==
-                 0);
+        X_ASSERT(weft_actor_send(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_FOREVER) == 0);
     }
 }
 
@@ -48,7 +47,7 @@ static void capacity_against_exit(int i)
         return;
     }
     for (uint64_t k = 0; k < (i == 1 ? 2 : 1); k++) {
-        int err = weft_actor_send_until(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_FOREVER);
+        int err = weft_actor_send(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_FOREVER);
         X_ASSERT(err == 0 || err == -ESRCH);
     }
 }
@@ -94,7 +93,7 @@ static uint32_t asks_for_room(int i, struct weft__envelope *envelope)
     struct weft__sender *sender = &steps[i].parcel.sender;
     *sender = (struct weft__sender){.to = pid, .envelope = envelope};
     atomic_store_explicit(&steps[i].how, WAITS, memory_order_relaxed);
-    int place = weft__envelope_reserve(&record, pid, WEFT__AT_ONCE);
+    int place = weft__envelope_reserve(&record, pid, WEFT_BY_POLICY);
     if (place == -ENOBUFS) {
         place = weft__admission_enqueue(sender);
     }
@@ -171,7 +170,7 @@ static void credit_against_capacity(int i)
         }
         step_sends(2, 1);
     } else {
-        X_ASSERT(weft_actor_send_until(pid, "x", 20, NULL, WEFT_FOREVER) == 0);
+        X_ASSERT(weft_actor_send(pid, "x", 20, NULL, WEFT_FOREVER) == 0);
     }
 }
 
@@ -185,7 +184,7 @@ static void leave_against_capacity(int i)
     } else if (asks_for_room(i, letter_of(i, 0))) {
         if (weft__admission_dequeue(&steps[i].parcel.sender)) {
             weft__envelope_free(steps[i].parcel.sender.envelope);
-            X_ASSERT(weft_actor_send_until(pid, "x", 0, NULL, WEFT_FOREVER) == 0);
+            X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_FOREVER) == 0);
         } else if (hears(i) & HAS_PASS) {
             weft__send_credit_drop(pid);
         }
@@ -199,7 +198,7 @@ static void setup_blocking(void)
     setup_with(2, WEFT_MAILBOX_WAIT, 2);
     atomic_init(&through, 0);
     for (int i = 0; i < 2; i++) {
-        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY) == 0);
     }
 }
 
@@ -259,7 +258,7 @@ static void drop_against_step(int i)
     if (i == 0) {
         serve();
     } else {
-        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) != -ENOBUFS);
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_BY_POLICY) != -ENOBUFS);
         sends_to(pid, 1);
     }
 }

@@ -111,7 +111,7 @@ static void two_conditions(int i)
     weft_cond *both[] = {&first.storage, &second.storage};
     unsigned which = 9;
     if (i == 0) {
-        X_ASSERT(weft_cond_wait_any(both, 2, NULL, &which, WEFT_FOREVER) == 0);
+        X_ASSERT(weft_cond_wait_any(&which, both, 2, NULL, WEFT_FOREVER) == 0);
         X_ASSERT(which < 2);
         weft_cond_signal(both[which]); /* if 1 waits for the one that was consumed */
     } else if (i == 1) {
@@ -128,7 +128,7 @@ static void which_one(int i)
     weft_cond *both[] = {&first.storage, &second.storage};
     unsigned which = 9;
     if (i == 0) {
-        X_ASSERT(weft_cond_wait_any(both, 2, NULL, &which, WEFT_FOREVER) == 0);
+        X_ASSERT(weft_cond_wait_any(&which, both, 2, NULL, WEFT_FOREVER) == 0);
         X_ASSERT(which == 1);
     } else {
         while (weft__task_state(&tasks[0]) != WEFT__TASK_WAITING) {

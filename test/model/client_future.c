@@ -155,7 +155,7 @@ static void setup_two(void)
 static void setup_any(void)
 {
     setup_two();
-    X_ASSERT(weft_future_any(two, 2, &to) == 0);
+    X_ASSERT(weft_future_any(&to, two, 2) == 0);
     x_name(to, sizeof *to, "derived");
 }
 
@@ -186,7 +186,7 @@ static void any_against_drop(int i)
 static void setup_all(void)
 {
     setup_two();
-    X_ASSERT(weft_future_all(two, 2, &to) == 0);
+    X_ASSERT(weft_future_all(&to, two, 2) == 0);
     x_name(to, sizeof *to, "derived");
 }
 
@@ -209,7 +209,7 @@ static void all_are_there(void)
 static void any_made_meanwhile(int i)
 {
     if (i == 0) {
-        X_ASSERT(weft_future_any(two, 2, &to) == 0);
+        X_ASSERT(weft_future_any(&to, two, 2) == 0);
         X_ASSERT(weft_future_cancel(two[1]) == 0);
     } else {
         X_ASSERT(weft_future_complete(two[0], &told[0]) == 0);

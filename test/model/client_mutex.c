@@ -72,7 +72,7 @@ static int lock_by_hand(int i, int64_t deadline)
         (void)!weft__waiter_disarm(&waiter); /* a cancel has no effect any more */
     }
     if (weft__reason_is_done(reason)) {
-        X_ASSERT(weft_mutex_is_mine(THE_MUTEX));
+        X_ASSERT(weft__mutex_is_mine(THE_MUTEX));
     }
     return weft__reason_errno(reason);
 }

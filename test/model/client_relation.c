@@ -98,7 +98,7 @@ static void setup_linked(void)
 static void setup_monitored(void)
 {
     setup();
-    X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+    X_ASSERT(weft_actor_monitor(&records[2], &ref, pid(1)) == 0);
 }
 
 static void ends(unsigned slot)
@@ -144,7 +144,7 @@ static void rest(unsigned ended)
 static void setup_two(void)
 {
     setup_linked();
-    X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+    X_ASSERT(weft_actor_monitor(&records[2], &ref, pid(1)) == 0);
 }
 
 static void two_exit(int i)
@@ -212,7 +212,7 @@ static void exit_against_monitor(int i)
     if (i == 0) {
         ends(1);
     } else {
-        X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+        X_ASSERT(weft_actor_monitor(&records[2], &ref, pid(1)) == 0);
     }
 }
 

@@ -164,7 +164,7 @@ static int step_calls(int64_t deadline)
         return err;
     }
     struct weft__envelope *envelope = weft__envelope_new(WEFT_EVENT_CALL, ref, NULL);
-    err = weft__envelope_send(pid(CALLEE), envelope, WEFT__AT_ONCE);
+    err = weft__envelope_send(pid(CALLEE), envelope, WEFT_BY_POLICY);
     if (err) {
         weft__envelope_free(envelope);
     }
@@ -454,7 +454,7 @@ static void nine(void)
 
 static void waits(int64_t deadline)
 {
-    result = weft_actor_call(pid(CALLEE), "x", NULL, NULL, deadline);
+    result = weft_actor_call(pid(CALLEE), NULL, "x", NULL, deadline);
 }
 
 static void wait_against_exit(int i)

@@ -124,7 +124,7 @@ static void open_it(int64_t deadline, bool fail_fast)
 
 static int close_it(void)
 {
-    int err = weft_scope_close(scope);
+    int err = weft_scope_close(scope, WEFT_FOREVER);
     for (int i = 1; i <= born; i++) {
         X_ASSERT(published[i] == 1); /* plain: everything that a child did happened before */
     }

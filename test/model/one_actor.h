@@ -182,7 +182,7 @@ int weft__name_publish_locked(weft_actor *actor, struct weft__name *name, uint64
     atomic_store_explicit(&actor->admission, admission, memory_order_release);
     return 0;
 }
-int weft_actor_whereis(weft_host *where, const char *text, weft_pid *out)
+int weft_actor_whereis(weft_host *where, weft_pid *out, const char *text)
 {
     (void)where, (void)text, (void)out;
     return -ENOENT;
@@ -344,7 +344,7 @@ static void serve_two(uint64_t tag)
     messages = 0;
     order[0] = order[1] = order[2] = 0;
     X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
-    X_ASSERT(weft_actor_send(next, "own", tag, NULL) == 0);
+    X_ASSERT(weft_actor_send(next, "own", tag, NULL, WEFT_BY_POLICY) == 0);
     serve();
     X_ASSERT(messages == 1);
 }
@@ -364,7 +364,7 @@ static void rest(int ended)
 /* A message to an actor that may have ended. */
 static void sends_to(weft_pid to, uint64_t tag)
 {
-    int err = weft_actor_send(to, "x", tag, NULL);
+    int err = weft_actor_send(to, "x", tag, NULL, WEFT_BY_POLICY);
     X_ASSERT(err == 0 || err == -ESRCH);
     atomic_fetch_add_explicit(&taken, err == 0, memory_order_relaxed);
 }

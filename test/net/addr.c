@@ -153,9 +153,9 @@ TEST(socket_local_and_peer_addresses_are_returned)
     CHECK_EQ(weft_addr_local(listener, &a), 0);
     CHECK(weft_addr_port(&a) > 0);
     weft_addr_format(&a, text, sizeof text);
-    int fd = weft_connect(text, WEFT_FOREVER);
+    int fd = weft_dial(text, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
-    int peer = weft_accept_from(listener, &b, WEFT_FOREVER);
+    int peer = weft_accept(listener, &b, WEFT_FOREVER);
     CHECK(peer >= 0);
     CHECK_EQ(weft_addr_local(fd, &c), 0);
     CHECK(b.len == c.len && memcmp(&b.storage, &c.storage, b.len) == 0);
@@ -180,7 +180,7 @@ TEST(wildcard_listener_accepts_ipv4_and_ipv6)
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &a), 0);
     snprintf(text, sizeof text, "127.0.0.1:%d", weft_addr_port(&a));
-    int fd = weft_connect(text, WEFT_FOREVER);
+    int fd = weft_dial(text, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_close(listener), 0);
@@ -203,7 +203,7 @@ TEST(wildcard_listener_accepts_ipv4_and_ipv6)
         }
     } while (silent < 0);
     snprintf(text, sizeof text, "127.0.0.1:%d", weft_addr_port(&a));
-    CHECK_EQ(weft_connect(text, WEFT_FOREVER), -ECONNREFUSED);
+    CHECK_EQ(weft_dial(text, NULL, WEFT_FOREVER), -ECONNREFUSED);
     CHECK_EQ(weft_close(listener), 0);
     close(silent);
 }

@@ -134,7 +134,7 @@ static void leave(enum weft_driver driver)
     open_ends();
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, starts_readers, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, starts_readers, NULL, WEFT_FOREVER), 0);
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < READERS; i++) { /* this thread is no worker now */
             ask(i, (char)('b' + round));
@@ -142,7 +142,8 @@ static void leave(enum weft_driver driver)
         for (int i = 0; i < READERS; i++) {
             hear(i, (char)('b' + round));
         }
-        CHECK_EQ(weft_pool_run(pool, nothing, NULL, NULL), 0); /* enters again, and leaves */
+        CHECK_EQ(weft_pool_run(pool, NULL, nothing, NULL, WEFT_FOREVER),
+                 0); /* enters again, and leaves */
     }
     for (int i = 0; i < READERS; i++) {
         CHECK_EQ(close(ends[i][1]), 0);
@@ -162,7 +163,7 @@ static int full, connected;
 static void *connects(void *arg)
 {
     struct weft_addr *addr = arg;
-    connected = weft_connect_addr(addr, weft_after(60000000000));
+    connected = weft_connect(addr, weft_after(60000000000));
     atomic_store(&waiting, 0);
     return NULL;
 }
@@ -201,7 +202,7 @@ EACH_DRIVER(connect_started_by_caller_completes_on_other_worker)
     connected = -1;
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, starts_connect, &addr, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, starts_connect, &addr, WEFT_FOREVER), 0);
     while (atomic_load(&waiting)) { /* frees a backlog entry */
         struct pollfd ready = {.fd = full, .events = POLLIN};
         int fd = poll(&ready, 1, 10) == 1 ? accept(full, NULL, NULL) : -1;

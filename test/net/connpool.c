@@ -12,7 +12,7 @@ static weft_chan *accepted; /* int */
 static void *accepts(void *arg)
 {
     int fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_chan_send(accepted, &fd, WEFT_FOREVER), 0);
     }
     return arg;
@@ -48,7 +48,7 @@ static void stop(void)
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void *reuses(void *arg)
@@ -327,7 +327,7 @@ EACH_DRIVER(concurrent_fills_connect_minimum_once)
 static int connects_twice(void *arg, const char *to, int64_t deadline)
 {
     int *left = arg;
-    return (*left)-- > 0 ? weft_connect(to, deadline) : -ECONNREFUSED;
+    return (*left)-- > 0 ? weft_dial(to, NULL, deadline) : -ECONNREFUSED;
 }
 
 static void *fills_in_part(void *arg)

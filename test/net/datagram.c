@@ -10,7 +10,7 @@
 static void on(enum weft_driver driver, unsigned workers, weft_fn fn, const char *arg)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(fn, (void *)(uintptr_t)arg, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, (void *)(uintptr_t)arg, &opts, WEFT_FOREVER), 0);
 }
 
 /* Returns each datagram to its sender, until an empty one arrives. */
@@ -36,7 +36,7 @@ static void *talks(void *arg)
     CHECK(fd >= 0);
     CHECK_EQ(weft_addr_local(fd, &server), 0);
     CHECK_EQ(weft_spawn(&fiber, answers, (void *)(intptr_t)fd, NULL), 0);
-    int client = weft_datagram_connect_addr(&server);
+    int client = weft_datagram_connect(&server);
     CHECK(client >= 0);
     for (int i = 1; i <= COUNT; i++) {
         size_t n = (size_t)(i % 199) + 1;
@@ -117,6 +117,7 @@ EACH_DRIVER(socketpair_type_decides_message_boundaries)
 /* Errors: bad length, no receiver, a sender that is not the connected peer. */
 static void *errors(void *arg)
 {
+    struct weft_addr nobody;
     static char large[70000];
     struct weft_addr a, from;
     char buf[8];
@@ -130,7 +131,7 @@ static void *errors(void *arg)
     CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, &from, WEFT_FOREVER), 8);
     CHECK(from.len == a.len && memcmp(&from.storage, &a.storage, a.len) == 0);
     CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, NULL, 0), -ETIMEDOUT);
-    int client = weft_datagram_connect_addr(&a);
+    int client = weft_datagram_connect(&a);
     /* No receiver: the receiver's socket now accepts datagrams only from itself. It is not closed,
      * because another process could take a closed port. */
     CHECK_EQ(weft_datagram_set_peer(fd, &a), 0);
@@ -142,7 +143,8 @@ static void *errors(void *arg)
     CHECK_EQ(weft_close(client), 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_datagram_open("127.0.0.1", NULL), -EINVAL);
-    CHECK_EQ(weft_datagram_connect("unix:@weft-nobody-is-here"), -ECONNREFUSED);
+    CHECK_EQ(weft_addr_parse(&nobody, "unix:@weft-nobody-is-here"), 0);
+    CHECK_EQ(weft_datagram_connect(&nobody), -ECONNREFUSED);
     CHECK_EQ(weft_recvfrom(-1, buf, 1, NULL, WEFT_FOREVER), -EBADF);
     return arg;
 }
@@ -195,11 +197,13 @@ static void *shares_a_port(void *arg)
 {
     const struct weft_datagram_opts opts = {.reuseport = true, .broadcast = true};
     struct weft_addr a;
+    char text[WEFT_ADDR_STRLEN];
     int first = weft_datagram_open("127.0.0.1:0", &opts);
     CHECK(first >= 0);
     CHECK_EQ(weft_addr_local(first, &a), 0);
-    CHECK_EQ(weft_datagram_open_addr(&a, NULL), -EADDRINUSE);
-    int second = weft_datagram_open_addr(&a, &opts);
+    weft_addr_format(&a, text, sizeof text);
+    CHECK_EQ(weft_datagram_open(text, NULL), -EADDRINUSE);
+    int second = weft_datagram_open(text, &opts);
     CHECK(second >= 0);
     int on = 0;
     socklen_t len = sizeof on;

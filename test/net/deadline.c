@@ -101,11 +101,11 @@ static void each(int64_t deadline, int answer)
     CHECK_EQ(weft_select(cases, 2, deadline), answer);
     CHECK_EQ(weft_join(other, NULL, deadline), answer);
     CHECK_EQ(weft_fiber_park(deadline), answer);
-    CHECK_EQ(weft_sleep_until(deadline), answer == -ETIMEDOUT ? 0 : answer);
+    CHECK_EQ(weft_sleep(deadline), answer == -ETIMEDOUT ? 0 : answer);
     CHECK_EQ(weft_recv(ends[0], &byte, 1, 0, deadline), answer);
     CHECK_EQ(weft_read(ends[0], &byte, 1, deadline), answer);
     CHECK_EQ(weft_fd_wait(ends[0], WEFT_READABLE, deadline), answer);
-    CHECK_EQ(weft_accept(listener, deadline), answer);
+    CHECK_EQ(weft_accept(listener, NULL, deadline), answer);
 }
 
 static void *tries(void *arg)
@@ -123,7 +123,7 @@ static void *tries(void *arg)
 EACH_DRIVER(zero_deadline_tries_once_in_every_call)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(tries, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, tries, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void *tries_cancelled(void *arg)
@@ -148,7 +148,7 @@ static void *cancels(void *arg)
 EACH_DRIVER(zero_deadline_tries_once_in_cancelled_fiber)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(cancels, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, cancels, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* --- durations -------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void *waits_until_less_than_zero(void *arg)
 
 static void *sleeps_until_a_duration(void *arg)
 {
-    weft_sleep_until(WEFT_MS(5));
+    weft_sleep(WEFT_MS(5));
     return arg;
 }
 

@@ -23,7 +23,7 @@ static void *serve(void *arg)
 static void *accepts(void *arg)
 {
     int listener = (int)(intptr_t)arg, fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL), 0);
     }
     CHECK(fd == -EBADFD ||
@@ -34,7 +34,7 @@ static void *accepts(void *arg)
 static void *client(void *arg)
 {
     char out[64], in[64];
-    int fd = weft_connect(arg, WEFT_FOREVER);
+    int fd = weft_dial(arg, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
     for (int i = 0; i < ROUNDS; i++) {
         memset(out, i, sizeof out);
@@ -70,7 +70,7 @@ static void *run(void *arg)
 static void on(enum weft_driver driver, unsigned workers, const char *address)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(run, (void *)(uintptr_t)address, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, run, (void *)(uintptr_t)address, &opts, WEFT_FOREVER), 0);
 }
 
 EACH_DRIVER(tcp_echo_on_one_worker_returns_all_bytes)

@@ -130,7 +130,7 @@ EACH_DRIVER(echo_among_yielding_fibers_is_not_starved)
         atomic_store(&over, false);
         fair = false;
         const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-        CHECK_EQ(weft_run(crowd, NULL, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, crowd, NULL, &opts, WEFT_FOREVER), 0);
         CHECK(fair);
         CHECK_EQ(weft_close(ends[0]), 0);
         CHECK_EQ(weft_close(ends[1]), 0);

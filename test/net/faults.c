@@ -28,8 +28,9 @@ static void *echoes(void *arg)
     /* Alternates between the two calls, with many sizes. */
     while ((n = weft_read(fd, buf, 1 + sizes++ * 37 % sizeof buf, WEFT_FOREVER)) > 0 && !err) {
         struct iovec iov[2] = {{buf, (size_t)n / 2}, {buf + n / 2, (size_t)(n - n / 2)}};
-        err = sizes % 2 ? weft_write_all(fd, buf, (size_t)n, NULL, WEFT_FOREVER)
-                        : weft_writev_all(fd, iov, 2, NULL, WEFT_FOREVER);
+        ssize_t first = sizes % 2 ? 0 : weft_writev(fd, iov, 2, WEFT_FOREVER);
+        err = first < 0 ? (int)first
+                        : weft_write_all(fd, buf + first, (size_t)(n - first), NULL, WEFT_FOREVER);
     }
     CHECK(resets || (n == 0 && !err));
     CHECK(n == 0 || n == -ECONNRESET || n == -EPIPE || err == -ECONNRESET || err == -EPIPE);
@@ -40,7 +41,7 @@ static void *echoes(void *arg)
 static void *accepts(void *arg)
 {
     int listener = (int)(intptr_t)arg, fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, echoes, (void *)(intptr_t)fd, NULL), 0);
     }
     CHECK(fd == -EBADFD || fd == -EBADF); /* closed during the wait, or just before */
@@ -84,7 +85,7 @@ static void *talks(void *arg)
     unsigned char buf[3000];
     size_t got = 0;
     ssize_t n;
-    c->fd = weft_connect_addr(&proxy.address, WEFT_FOREVER);
+    c->fd = weft_connect(&proxy.address, WEFT_FOREVER);
     CHECK(c->fd >= 0);
     CHECK_EQ(weft_spawn(&writer, writes, c, NULL), 0);
     while ((n = weft_read(c->fd, buf, 1 + got % sizeof buf, WEFT_FOREVER)) > 0) {
@@ -134,7 +135,7 @@ static void through(enum weft_driver driver, const struct proxy_opts *with, size
     resets = with->reset_after != 0;
     for (unsigned workers = 1; workers <= 2; workers++) {
         const struct weft_pool_opts pool = {.workers = workers, .driver = driver};
-        CHECK_EQ(weft_run(run, NULL, NULL, &pool), 0);
+        CHECK_EQ(weft_run(NULL, run, NULL, &pool, WEFT_FOREVER), 0);
     }
 }
 

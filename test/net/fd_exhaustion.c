@@ -101,7 +101,7 @@ static void *serves(void *arg)
 static void *accepts(void *arg)
 {
     int fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, serves, (void *)(intptr_t)fd, NULL), 0);
     }
     CHECK(fd == -EBADFD || fd == -EBADF); /* closed during the wait, or just before */
@@ -125,12 +125,12 @@ static void *server(void *arg)
     /* Several times in a row: an accept that finds no connection uses the last number for a
      * moment. */
     for (int found = 0; found < 10; found = is_exhausted() ? found + 1 : 0) {
-        weft_sleep(1000000);
+        weft_sleep(weft_after(1000000));
     }
     double used = 1, passed = 1;
     for (int i = 0; i < 20 && used >= 0.3 * passed; i++) { /* a spinning accept spins every time */
         double from = check_seconds(), began = cpu_seconds();
-        CHECK_EQ(weft_sleep(STILL), 0);
+        CHECK_EQ(weft_sleep(weft_after(STILL)), 0);
         used = cpu_seconds() - began, passed = check_seconds() - from;
     }
     CHECK_EQ(atomic_load(&served), 0);
@@ -138,7 +138,7 @@ static void *server(void *arg)
     CHECK(used < 0.3 * passed);
     weft_event_set(&gate);
     while (atomic_load(&served) < CLIENTS) {
-        weft_sleep(1000000);
+        weft_sleep(weft_after(1000000));
     }
     CHECK_EQ(weft_close(listener), 0);
     for (int i = 0; i < 2; i++) {
@@ -162,7 +162,7 @@ static void serve_all(enum weft_driver driver, unsigned workers, const char *add
     pid_t pid = start_clients();
     limit();
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(server, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, server, NULL, &opts, WEFT_FOREVER), 0);
     unlimit();
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK_EQ(status, 0);
@@ -202,20 +202,20 @@ static void relieve(void)
 static void *accepts_one(void *arg)
 {
     (void)arg;
-    return (void *)(intptr_t)weft_accept(listener, WEFT_FOREVER);
+    return (void *)(intptr_t)weft_accept(listener, NULL, WEFT_FOREVER);
 }
 
 static void *ends(void *arg)
 {
     listener = weft_listen("127.0.0.1:0", NULL);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
-    int client = weft_connect_addr(&addr, WEFT_FOREVER);
+    int client = weft_connect(&addr, WEFT_FOREVER);
     CHECK(client >= 0);
     limit();
     exhaust();
-    CHECK_EQ(weft_accept(listener, 0), -EMFILE);
+    CHECK_EQ(weft_accept(listener, NULL, 0), -EMFILE);
     int64_t began = weft_now();
-    CHECK_EQ(weft_accept(listener, weft_after(20000000)), -EMFILE);
+    CHECK_EQ(weft_accept(listener, NULL, weft_after(20000000)), -EMFILE);
     CHECK(weft_now() - began >= 20000000);
     weft_fiber fiber = started(accepts_one, NULL);
     CHECK_EQ(weft_cancel(fiber), 0);
@@ -240,5 +240,5 @@ static void *ends(void *arg)
 EACH_DRIVER(fd_exhaustion_wait_ends_like_any_other_wait)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(ends, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, ends, NULL, &opts, WEFT_FOREVER), 0);
 }

@@ -13,7 +13,7 @@
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void *passes(void *arg)
@@ -158,7 +158,7 @@ EACH_DRIVER(received_fd_with_reused_number_is_registered_anew)
  * number is not read as a file. */
 static void *writes_late(void *arg)
 {
-    weft_sleep(60000000000); /* so that the test fails instead of waiting for ever */
+    weft_sleep(weft_after(60000000000)); /* so that the test fails instead of waiting for ever */
     (void)!write(*(int *)arg, "x", 1);
     return NULL;
 }

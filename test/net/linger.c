@@ -25,9 +25,9 @@ static void connect_both(void)
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &at), 0);
     weft_addr_format(&at, address, sizeof address);
-    peer = weft_connect(address, WEFT_FOREVER);
+    peer = weft_dial(address, NULL, WEFT_FOREVER);
     CHECK(peer >= 0);
-    victim = weft_accept(listener, WEFT_FOREVER);
+    victim = weft_accept(listener, NULL, WEFT_FOREVER);
     CHECK(victim >= 0);
     CHECK_EQ(weft_close(listener), 0);
 }

@@ -17,7 +17,7 @@
 static void on(enum weft_driver driver, unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void tcp_pair(int pair[2])
@@ -25,8 +25,8 @@ static void tcp_pair(int pair[2])
     struct weft_addr addr;
     int fd = weft_listen("127.0.0.1:0", NULL);
     CHECK_EQ(weft_addr_local(fd, &addr), 0);
-    pair[0] = weft_connect_addr(&addr, WEFT_FOREVER);
-    pair[1] = weft_accept(fd, WEFT_FOREVER);
+    pair[0] = weft_connect(&addr, WEFT_FOREVER);
+    pair[1] = weft_accept(fd, NULL, WEFT_FOREVER);
     CHECK(pair[0] >= 0 && pair[1] >= 0);
     CHECK_EQ(weft_close(fd), 0);
 }

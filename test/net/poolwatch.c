@@ -122,7 +122,7 @@ EACH_DRIVER(watch_calls_back_in_fiber_each_time_fd_is_readable)
 static void take_late(int fd, int event, void *arg)
 {
     note(event);
-    weft_sleep(WEFT_US(100));
+    weft_sleep(weft_after(WEFT_US(100)));
     if (event > 0 && atomic_load(&calls) >= 5) {
         char byte;
         CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 1);
@@ -269,7 +269,7 @@ EACH_DRIVER(cancelling_pool_stop_ends_its_watches)
 static void wait_undisturbed(int fd, int event, void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_sleep(WEFT_US(50)), 0);
+    CHECK_EQ(weft_sleep(weft_after(WEFT_US(50))), 0);
     note(event);
     char byte;
     if (event > 0) {

@@ -4,7 +4,7 @@
  *
  *     struct proxy proxy;
  *     proxy_start(&proxy, &server, &(struct proxy_opts){.seed = check_seed(), .segment = 1});
- *     int fd = weft_connect_addr(&proxy.address, WEFT_FOREVER);
+ *     int fd = weft_connect(&proxy.address, WEFT_FOREVER);
  *     ...
  *     proxy_stop(&proxy);
  *

@@ -94,7 +94,7 @@ static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     start_server();
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
     stop_server();
 }
 
@@ -102,13 +102,13 @@ static int resolve(const char *host, struct weft_addr *out, size_t max, int64_t 
 {
     const struct weft_resolve_opts opts = {
         .servers = servers, .try_timeout_ns = 60000000000, .tries = 1};
-    return weft_resolve(host, 80, out, max, &opts, deadline);
+    return weft_resolve(out, max, host, 80, &opts, deadline);
 }
 
 static bool have_resolver(void)
 {
     struct weft_addr addr;
-    bool have = weft_resolve("localhost", 1, &addr, 1, NULL, WEFT_FOREVER) != -ENOSYS;
+    bool have = weft_resolve(&addr, 1, "localhost", 1, NULL, WEFT_FOREVER) != -ENOSYS;
     if (!have) {
         printf("  built without a resolver\n");
     }
@@ -158,7 +158,7 @@ static void *names(void *arg)
     /* A try too short to be answered, and the tries after it, each twice as long. */
     const struct weft_resolve_opts brief = {
         .servers = servers, .try_timeout_ns = 1000, .tries = 18};
-    CHECK_EQ(weft_resolve("four.test", 80, addrs, 4, &brief, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_resolve(addrs, 4, "four.test", 80, &brief, WEFT_FOREVER), 1);
     CHECK_EQ(resolve("", addrs, 4, WEFT_FOREVER), -EINVAL);
     return arg;
 }
@@ -186,7 +186,7 @@ static void *ends(void *arg)
     CHECK_EQ(resolve("silent.test", &addr, 1, weft_after(30000000)), -ETIMEDOUT);
     const struct weft_resolve_opts brief = {
         .servers = servers, .try_timeout_ns = 100000000, .tries = 1};
-    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &brief, WEFT_FOREVER), -EREMOTEIO);
+    CHECK_EQ(weft_resolve(&addr, 1, "silent.test", 80, &brief, WEFT_FOREVER), -EREMOTEIO);
     CHECK_EQ(weft_spawn(&fiber, waits_for_name, NULL, NULL), 0);
     do {
         weft_yield();
@@ -212,12 +212,12 @@ static void *asks_on_and_on(void *arg)
     char two[2 * sizeof servers];
     snprintf(two, sizeof two, "%s,%s", servers, servers);
     const struct weft_resolve_opts opts = {.servers = two, .try_timeout_ns = 1, .tries = INT_MAX};
-    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, weft_after(30000000)), -ETIMEDOUT);
-    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_resolve(&addr, 1, "silent.test", 80, &opts, weft_after(30000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_resolve(&addr, 1, "silent.test", 80, &opts, 0), -ETIMEDOUT);
     struct weft_resolve_opts wrong = {.servers = two, .tries = -1};
-    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_resolve(&addr, 1, "silent.test", 80, &wrong, WEFT_FOREVER), -EINVAL);
     wrong = (struct weft_resolve_opts){.servers = two, .try_timeout_ns = -1};
-    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_resolve(&addr, 1, "silent.test", 80, &wrong, WEFT_FOREVER), -EINVAL);
     return arg;
 }
 
@@ -232,16 +232,16 @@ TEST(numeric_hosts_resolve_without_server)
 {
     struct weft_addr addr;
     char text[WEFT_ADDR_STRLEN];
-    CHECK_EQ(weft_resolve("10.1.2.3", 5, &addr, 1, NULL, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_resolve(&addr, 1, "10.1.2.3", 5, NULL, WEFT_FOREVER), 1);
     weft_addr_format(&addr, text, sizeof text);
     CHECK_STR(text, "10.1.2.3:5");
-    CHECK_EQ(weft_resolve("::1", 5, &addr, 1, NULL, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_resolve(&addr, 1, "::1", 5, NULL, WEFT_FOREVER), 1);
     weft_addr_format(&addr, text, sizeof text);
     CHECK_STR(text, "[::1]:5");
-    CHECK_EQ(weft_resolve("::1", 5, &addr, 1, &(struct weft_resolve_opts){.family = AF_INET},
+    CHECK_EQ(weft_resolve(&addr, 1, "::1", 5, &(struct weft_resolve_opts){.family = AF_INET},
                           WEFT_FOREVER),
              -ENOENT);
-    CHECK_EQ(weft_resolve("x", 65536, &addr, 1, NULL, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_resolve(&addr, 1, "x", 65536, NULL, WEFT_FOREVER), -EINVAL);
 }
 
 /* The first address refuses: the second is tried at once. */
@@ -278,7 +278,7 @@ static void *slow_beside_fast(void *arg)
     CHECK_EQ(weft_addr_local(deaf, &addrs[0]), 0);
     CHECK_EQ(weft_addr_local(listener, &addrs[1]), 0);
     for (int i = 0; i < 8; i++) {
-        fillers[i] = weft_connect_addr(&addrs[0], weft_after(20000000));
+        fillers[i] = weft_connect(&addrs[0], weft_after(20000000));
     }
     CHECK_EQ(fillers[7], -ETIMEDOUT);
     int fd = weft_dial_addrs(addrs, 2, 10000000, weft_after(60000000000));

@@ -6,6 +6,7 @@
 
 #include "io/drivers.h"
 #include "io/waiting.h"
+#include "net/socket.h"
 
 #define HOUR INT64_C(3600000000000)
 
@@ -19,7 +20,7 @@ struct start {
 
 static void *accept_one(void *arg)
 {
-    return (void *)(intptr_t)weft_accept((int)(intptr_t)arg, WEFT_FOREVER);
+    return (void *)(intptr_t)weft_accept((int)(intptr_t)arg, NULL, WEFT_FOREVER);
 }
 
 static void *serve(void *arg)
@@ -46,7 +47,7 @@ static pid_t start_server(const char *address, enum weft_driver driver, struct w
         struct start start = {address, driver, ends[1]};
         close(ends[0]);
         const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-        CHECK_EQ(weft_run(serve, &start, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, serve, &start, &opts, WEFT_FOREVER), 0);
         _exit(0);
     }
     close(ends[1]);
@@ -98,13 +99,13 @@ TEST(listen_on_address_of_live_process_fails_at_once)
     for (int i = 0; i < 2; i++) {
         struct weft_addr at;
         pid_t pid = start_server(addresses[i], WEFT_DRIVER_EPOLL, &at); /* another process's */
-        CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
-        CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
+        CHECK_EQ(weft__listen_addr(&at, &patient), -EADDRINUSE);
+        CHECK_EQ(weft__listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
         kill_server(pid);
         int fd = weft_listen(addresses[i], NULL); /* this process's */
         CHECK(fd >= 0);
         CHECK_EQ(weft_addr_local(fd, &at), 0);
-        CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
+        CHECK_EQ(weft__listen_addr(&at, &patient), -EADDRINUSE);
         CHECK_EQ(weft_close(fd), 0);
     }
 }
@@ -121,7 +122,7 @@ static int block(struct weft_addr *at)
 
 static void *listen_patiently(void *arg)
 {
-    return (void *)(intptr_t)weft_listen_addr(arg, &(struct weft_listen_opts){.retry_ns = HOUR});
+    return (void *)(intptr_t)weft__listen_addr(arg, &(struct weft_listen_opts){.retry_ns = HOUR});
 }
 
 static void *wait_for_address(void *arg)
@@ -145,7 +146,7 @@ static void *wait_for_address(void *arg)
 EACH_DRIVER(listen_retry_in_fiber_waits_and_can_be_cancelled)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(wait_for_address, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, wait_for_address, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 TEST(listen_retry_in_plain_thread_times_out)
@@ -153,11 +154,11 @@ TEST(listen_retry_in_plain_thread_times_out)
     struct weft_addr at;
     int blocker = block(&at);
     int64_t began = weft_now();
-    CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = 50000000}), -EADDRINUSE);
+    CHECK_EQ(weft__listen_addr(&at, &(struct weft_listen_opts){.retry_ns = 50000000}), -EADDRINUSE);
     CHECK(weft_now() - began >= 50000000);
-    CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
+    CHECK_EQ(weft__listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
     CHECK_EQ(close(blocker), 0);
-    int fd = weft_listen_addr(&at, NULL);
+    int fd = weft__listen_addr(&at, NULL);
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
 }

@@ -13,7 +13,7 @@ static unsigned char content[BYTES];
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* An unnamed file with `content` at an offset. */
@@ -175,7 +175,8 @@ EACH_DRIVER(sendfile_to_closed_peer_raises_no_sigpipe)
 {
     on(driver, peer_is_gone);
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(peer_is_gone, NULL, NULL, &opts), 0); /* on the program's own thread */
+    CHECK_EQ(weft_run(NULL, peer_is_gone, NULL, &opts, WEFT_FOREVER),
+             0); /* on the program's own thread */
 }
 
 /* File to pipe to socket to pipe to file. */

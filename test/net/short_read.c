@@ -12,7 +12,7 @@
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 static void expect(int fd, const char *text)
@@ -45,7 +45,7 @@ static void *accepts_packets(void *arg)
     CHECK_EQ(getsockname(listener, (struct sockaddr *)&name, &len), 0);
     int client = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     CHECK_EQ(connect(client, (struct sockaddr *)&name, len), 0);
-    int fd = weft_accept(listener, WEFT_FOREVER);
+    int fd = weft_accept(listener, NULL, WEFT_FOREVER);
     CHECK(fd >= 0);
     wait_in_vain(fd);
     CHECK_EQ(send(client, "one", 3, 0), 3);
@@ -89,9 +89,9 @@ static void *reads_past_descriptors(void *arg)
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     for (int i = 0; i < 3; i++) {
-        int client = i < 2 ? weft_connect_addr(&addr, WEFT_FOREVER)
-                           : weft_dial_addrs(&addr, 1, 0, WEFT_FOREVER);
-        int fd = weft_accept(listener, WEFT_FOREVER);
+        int client =
+            i < 2 ? weft_connect(&addr, WEFT_FOREVER) : weft_dial_addrs(&addr, 1, 0, WEFT_FOREVER);
+        int fd = weft_accept(listener, NULL, WEFT_FOREVER);
         CHECK(client >= 0 && fd >= 0);
         bytes_behind_a_descriptor(i ? fd : client, i ? client : fd);
     }
@@ -113,7 +113,7 @@ static void *reads_past_urgent_bytes(void *arg)
     int listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
-    int client = weft_connect_addr(&addr, WEFT_FOREVER), fd = weft_accept(listener, WEFT_FOREVER);
+    int client = weft_connect(&addr, WEFT_FOREVER), fd = weft_accept(listener, NULL, WEFT_FOREVER);
     CHECK(client >= 0 && fd >= 0);
     wait_in_vain(fd);
     for (int i = 0; i < 2; i++) {

@@ -45,7 +45,7 @@ TEST(stale_unix_socket_path_is_taken_over)
     for (int i = 0; i < 3; i++) {
         int fd = weft_listen(address, NULL);
         CHECK(fd >= 0);
-        int client = weft_connect(address, WEFT_FOREVER);
+        int client = weft_dial(address, NULL, WEFT_FOREVER);
         CHECK(client >= 0);
         CHECK_EQ(weft_close(client), 0);
         CHECK_EQ(weft_close(fd), 0);
@@ -64,7 +64,7 @@ TEST(live_unix_socket_path_is_eaddrinuse)
     CHECK_EQ(weft_listen(address, NULL), -EADDRINUSE);
     CHECK_EQ(weft_datagram_open(address, NULL), -EADDRINUSE); /* a socket of another type */
     CHECK_EQ(number(path), before);
-    int client = weft_connect(address, WEFT_FOREVER);
+    int client = weft_dial(address, NULL, WEFT_FOREVER);
     CHECK(client >= 0);
     CHECK_EQ(weft_close(client), 0);
     CHECK_EQ(weft_close(fd), 0);
@@ -79,7 +79,7 @@ TEST(unix_socket_path_with_full_backlog_is_eaddrinuse)
     begin();
     int fd = weft_listen(address, &(struct weft_listen_opts){.backlog = 1});
     CHECK(fd >= 0);
-    while (n < 8 && (clients[n] = weft_connect(address, 0)) >= 0) {
+    while (n < 8 && (clients[n] = weft_dial(address, NULL, 0)) >= 0) {
         n++;
     }
     CHECK(n > 0 && n < 8);

@@ -128,7 +128,7 @@ static void full_backlog(void)
     ends[1] = weft_listen(name, &(struct weft_listen_opts){.backlog = 1});
     CHECK(ends[1] >= 0);
     int fd, i = 0;
-    while ((fd = weft_connect(name, 0)) >= 0) {
+    while ((fd = weft_dial(name, NULL, 0)) >= 0) {
         CHECK(i < 2);
         extra[i++] = fd;
     }
@@ -143,7 +143,7 @@ static void full_backlog_tcp(void)
     CHECK_EQ(weft_addr_local(ends[1], &addr), 0);
     weft_addr_format(&addr, name, sizeof name);
     for (int i = 0; i < 2; i++) { /* one more than the given limit, here too */
-        extra[i] = weft_connect(name, WEFT_FOREVER);
+        extra[i] = weft_dial(name, NULL, WEFT_FOREVER);
         CHECK(extra[i] >= 0);
     }
 }
@@ -189,12 +189,6 @@ static int64_t do_read_full(int64_t deadline)
     return weft_read_full(ends[0], in, sizeof in, NULL, deadline);
 }
 
-static int64_t do_readv_full(int64_t deadline)
-{
-    struct iovec iov[2] = {{in, 8}, {in + 8, 8}};
-    return weft_readv_full(ends[0], iov, 2, NULL, deadline);
-}
-
 static int64_t do_recv(int64_t deadline)
 {
     return weft_recv(ends[0], in, sizeof in, MSG_PEEK, deadline);
@@ -235,12 +229,6 @@ static int64_t do_write_all(int64_t deadline)
     return weft_write_all(ends[0], block, sizeof block, NULL, deadline);
 }
 
-static int64_t do_writev_all(int64_t deadline)
-{
-    struct iovec iov[2] = {{block, 8}, {block + 8, 8}};
-    return weft_writev_all(ends[0], iov, 2, NULL, deadline);
-}
-
 static int64_t do_send(int64_t deadline)
 {
     return weft_send(ends[0], block, 16, MSG_MORE, deadline);
@@ -271,12 +259,12 @@ static int64_t do_send_fds(int64_t deadline)
 
 static int64_t do_accept(int64_t deadline)
 {
-    return weft_accept(ends[0], deadline);
+    return weft_accept(ends[0], NULL, deadline);
 }
 
 static int64_t do_connect(int64_t deadline)
 {
-    return weft_connect(name, deadline);
+    return weft_dial(name, NULL, deadline);
 }
 
 static int64_t do_sendfile(int64_t deadline)
@@ -320,7 +308,6 @@ static const struct call {
     {"readv of a socket", empty_stream, do_readv, false},
     {"readv of a pipe", empty_pipe, do_readv, false},
     {"read_full", empty_stream, do_read_full, false},
-    {"readv_full", empty_pipe, do_readv_full, false},
     {"recv", empty_stream, do_recv, false},
     {"recvfrom of UDP", empty_udp, do_recvfrom, false},
     {"recvfrom of a Unix socket", empty_datagram, do_recvfrom, false},
@@ -331,7 +318,6 @@ static const struct call {
     {"writev to a socket", full_stream, do_writev, false},
     {"writev to a pipe", full_pipe, do_writev, false},
     {"write_all", full_pipe, do_write_all, false},
-    {"writev_all", full_stream, do_writev_all, false},
     {"send", full_stream, do_send, false},
     {"sendto without a peer", full_receiver, do_sendto, false},
     {"sendto to the peer", full_datagram, do_send_datagram, false},
@@ -437,7 +423,7 @@ static void *each_is_closed(void *arg)
 static void on(enum weft_driver driver, unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 EACH_DRIVER(every_waiting_call_times_out_at_deadline)

@@ -26,7 +26,7 @@ static void unpair(void)
 static void on(enum weft_driver driver, unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* The result of a waiting read. */
@@ -188,8 +188,8 @@ static void *data_then_end(void *arg)
     int listener = weft_listen("127.0.0.1:0", NULL);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     for (int i = 0; i < 100; i++) {
-        ends[1] = weft_connect_addr(&addr, WEFT_FOREVER);
-        ends[0] = weft_accept(listener, WEFT_FOREVER);
+        ends[1] = weft_connect(&addr, WEFT_FOREVER);
+        ends[0] = weft_accept(listener, NULL, WEFT_FOREVER);
         CHECK(ends[0] >= 0 && ends[1] >= 0);
         if (i % 2) { /* the driver watches it already */
             CHECK_EQ(weft_read(ends[0], buf, 1, weft_after(100000)), -ETIMEDOUT);
@@ -220,7 +220,7 @@ TEST(io_wait_on_compute_pool_is_refused)
 {
     pair();
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};
-    CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, computes, NULL, &opts, WEFT_FOREVER), 0);
     unpair();
 }
 
@@ -243,11 +243,11 @@ TEST(bad_descriptors_are_ebadf)
     CHECK_EQ(weft_read(INT_MAX, &byte, 1, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_recv(INT_MIN, &byte, 1, 0, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_fd_wait(INT_MAX, WEFT_READABLE, WEFT_FOREVER), -EBADF);
-    CHECK_EQ(weft_accept(INT_MAX, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_accept(INT_MAX, NULL, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_close(INT_MAX), -EBADF);
     CHECK_EQ(weft_fd_release(INT_MAX), -EBADF);
     CHECK_EQ(weft_close(-1), -EBADF);
     CHECK_EQ(weft_fd_release(1000), -EBADF);
-    CHECK_EQ(weft_connect("nonsense", WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_dial("nonsense", NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_listen("127.0.0.1", NULL), -EINVAL);
 }

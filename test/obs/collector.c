@@ -24,13 +24,13 @@ TEST(collector_sums_events)
     unsigned type = user_type("encode");
     struct weft_perf_stats s;
     weft_collector *collector = collector_open(NULL);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.calls, 0);
     CHECK_EQ(s.p999_ns, 0);
     weft_perf_event(type, 100, 2, 1000);
     weft_perf_event(type, 300, 3, 500);
     weft_perf_event(type, -5, 0, 0); /* a faulty clock */
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.calls, 3);
     CHECK_EQ(s.total_ns, 400);
     CHECK_EQ(s.mean_ns, 133);
@@ -40,14 +40,14 @@ TEST(collector_sums_events)
     weft_collector_stop(collector);
     weft_collector_stop(collector);
     weft_perf_event(type, 1, 1, 1);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.calls, 3); /* unchanged */
     CHECK_EQ(weft_collector_start(collector), 0);
     weft_perf_event(type, 1, 1, 1);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.calls, 4); /* and continues */
     weft_collector_reset(collector);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.calls + s.count + s.sum, 0);
     CHECK_EQ(s.max_ns + s.p50_ns, 0);
     weft_collector_destroy(collector);
@@ -69,7 +69,7 @@ TEST(collector_percentiles_are_at_most_one_eighth_high)
         for (int64_t i = 1; i <= 10000; i++) {
             weft_perf_event(type, i * scale, 1, 0);
         }
-        CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+        CHECK_EQ(weft_collector_read(collector, &s, type), 0);
         check_near(s.p50_ns, 5000 * scale);
         check_near(s.p90_ns, 9000 * scale);
         check_near(s.p99_ns, 9900 * scale);
@@ -80,7 +80,7 @@ TEST(collector_percentiles_are_at_most_one_eighth_high)
     weft_collector_reset(collector);
     weft_perf_event(type, INT64_MAX, 1, 0);
     weft_perf_event(type, 3, 1, 0);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.max_ns, INT64_MAX);
     CHECK_EQ(s.total_ns, INT64_MAX); /* saturated */
     CHECK_EQ(s.p50_ns, 3);
@@ -111,13 +111,13 @@ TEST(collector_merges_all_threads)
     }
     tell_a_thousand(NULL);
     pool_close(pool);
-    CHECK_EQ(weft_collector_read(collector, user_type("encode"), &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, user_type("encode")), 0);
     CHECK_EQ(s.calls, 8000);
     CHECK_EQ(s.count, 8000);
     CHECK_EQ(s.sum, 16000);
     CHECK_EQ(s.max_ns, 999);
-    CHECK_EQ(weft_collector_read(collector, WEFT_PERF_WORK, &s), -ENOENT); /* not accepted */
-    CHECK_EQ(weft_collector_read(collector, 1000, &s), -ENOENT);
+    CHECK_EQ(weft_collector_read(collector, &s, WEFT_PERF_WORK), -ENOENT); /* not accepted */
+    CHECK_EQ(weft_collector_read(collector, &s, 1000), -ENOENT);
     weft_collector_destroy(collector);
 }
 
@@ -157,7 +157,7 @@ TEST(collector_keeps_largest_and_mean_counts_and_sums)
     weft_perf_event(type, 1, 2, 1000);
     weft_perf_event(type, 1, 7, 500);
     weft_perf_event(type, 1, 3, 0);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.count, 12);
     CHECK_EQ(s.sum, 1500);
     CHECK(s.mean_count == 4 && s.mean_sum == 500);
@@ -165,7 +165,7 @@ TEST(collector_keeps_largest_and_mean_counts_and_sums)
     CHECK_EQ(s.max_sum, 1000);
     weft_collector_reset(collector);
     weft_perf_event(type, 1, 1, 1);
-    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(weft_collector_read(collector, &s, type), 0);
     CHECK_EQ(s.max_count, 1);
     CHECK_EQ(s.max_sum, 1);
     weft_collector_destroy(collector);
@@ -179,11 +179,11 @@ TEST(several_collectors_run_at_once_each_for_its_pool)
     weft_collector *a = collector_open(NULL);
     weft_collector *b = collector_open(&(struct weft_collector_opts){.pool = pool});
     CHECK_EQ(weft_collector_start(a), -EBUSY);
-    CHECK_EQ(weft_call_on(pool, 0, tell_a_thousand, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, tell_a_thousand, NULL, WEFT_FOREVER), 0);
     weft_perf_event(type, 1, 1, 1);
-    CHECK_EQ(weft_collector_read(a, type, &s), 0);
+    CHECK_EQ(weft_collector_read(a, &s, type), 0);
     CHECK_EQ(s.calls, 1001);
-    CHECK_EQ(weft_collector_read(b, type, &s), 0);
+    CHECK_EQ(weft_collector_read(b, &s, type), 0);
     CHECK_EQ(s.calls, 1000);
     weft_collector_destroy(a);
     weft_collector_destroy(b);

@@ -148,7 +148,7 @@ TEST(lock_cycle_of_three_fibers_is_named_while_others_run)
         }
     }
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_find_cycles(NULL), 0);
+        CHECK_EQ(weft_wait_cycles_dump(NULL), 0);
         atomic_store(&parts[i].go, true);
         await_state(fibers[i], WEFT_FIBER_WAITING);
     }
@@ -164,7 +164,7 @@ TEST(lock_cycle_of_three_fibers_is_named_while_others_run)
     for (int i = 0; i < 3; i++) {
         let_go(fibers[i]);
     }
-    CHECK_EQ(weft_find_cycles(NULL), 0);
+    CHECK_EQ(weft_wait_cycles_dump(NULL), 0);
     atomic_store(&stop, true);
     CHECK_EQ(weft_join(runner, NULL, WEFT_FOREVER), 0);
     close_two(pool);
@@ -217,7 +217,7 @@ TEST(wait_chains_and_trees_are_not_cycles)
     for (int i = 0; i < 20; i++) {
         await_state(fibers[i], WEFT_FIBER_WAITING);
     }
-    CHECK_EQ(weft_find_cycles(stderr), 0);
+    CHECK_EQ(weft_wait_cycles_dump(stderr), 0);
     let_walks_pass(pool);
     CHECK_EQ(reports_of(WEFT_REPORT_CYCLE), 0);
     CHECK_EQ(weft_fiber_unpark(fibers[0]), 0);
@@ -242,7 +242,7 @@ TEST(find_cycles_writes_every_cycle)
     size_t length;
     for (int round = 0; round < 2; round++) {
         FILE *out = open_memstream(&text, &length);
-        CHECK_EQ(weft_find_cycles(out), 2);
+        CHECK_EQ(weft_wait_cycles_dump(out), 2);
         fclose(out);
         CHECK(strstr(text, " waits on gate one held by ") && strstr(text, " waits on gate two "));
         free(text);

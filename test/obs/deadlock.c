@@ -65,7 +65,8 @@ static void run_for_ever(void *arg)
     (void)arg;
     ignore_other_threads();
     for (unsigned workers = 1; workers <= 3; workers++) {
-        CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = workers}),
+        CHECK_EQ(weft_run(NULL, join_parked, NULL, &(struct weft_pool_opts){.workers = workers},
+                          WEFT_FOREVER),
                  -EDEADLK);
     }
 }
@@ -89,9 +90,9 @@ static void run_then_stop(void *arg)
     (void)arg;
     ignore_other_threads();
     weft_pool *pool = open_caller(2);
-    CHECK_EQ(weft_pool_run(pool, join_parked, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_pool_run(pool, NULL, join_parked, NULL, WEFT_FOREVER), -EDEADLK);
     CHECK_EQ(pool_live(pool), 2);
-    CHECK_EQ(weft_pool_run(pool, park, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_pool_run(pool, NULL, park, NULL, WEFT_FOREVER), -EDEADLK);
     CHECK_EQ(pool_live(pool), 3);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), -EDEADLK);
     CHECK_EQ(pool_live(pool), 3);
@@ -117,7 +118,9 @@ static void drain_for_ever(void *arg)
 {
     (void)arg;
     ignore_other_threads();
-    CHECK_EQ(weft_run(spawn_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
+    CHECK_EQ(
+        weft_run(NULL, spawn_parked, NULL, &(struct weft_pool_opts){.workers = 2}, WEFT_FOREVER),
+        -EDEADLK);
 }
 
 TEST(deadlock_in_final_drain_is_reported)
@@ -140,7 +143,7 @@ static void two_pools(void *arg)
     (void)arg;
     ignore_other_threads();
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "other"});
-    CHECK_EQ(weft_run(wait_in_other_pool, other, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, wait_in_other_pool, other, NULL, WEFT_FOREVER), -EDEADLK);
     pool_close(other);
 }
 
@@ -182,7 +185,7 @@ static void woken_from_outside(void *arg)
 {
     (void)arg;
     pthread_t thread = thread_open(wake_later, NULL);
-    CHECK_EQ(weft_run(park_until_woken, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, park_until_woken, NULL, NULL, WEFT_FOREVER), 0);
     thread_close(thread);
 }
 
@@ -195,7 +198,7 @@ TEST(outside_thread_that_may_wake_prevents_deadlock_report)
 static void *sleep_long(void *arg)
 {
     while (wake_source(NULL) != WEFT_WAKE_SOURCE_TIMER) {
-        CHECK_EQ(weft_sleep(50000000), 0);
+        CHECK_EQ(weft_sleep(weft_after(50000000)), 0);
     }
     return arg;
 }
@@ -204,7 +207,7 @@ static void timer_pending(void *arg)
 {
     (void)arg;
     ignore_other_threads();
-    CHECK_EQ(weft_run(sleep_long, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, sleep_long, NULL, NULL, WEFT_FOREVER), 0);
 }
 
 TEST(pending_timer_prevents_deadlock_report)
@@ -237,7 +240,7 @@ static void signal_expected(void *arg)
     ignore_other_threads();
     signal(SIGALRM, leave);
     ring_in(50);
-    weft_run(park, NULL, NULL, NULL);
+    weft_run(NULL, park, NULL, NULL, WEFT_FOREVER);
     _exit(2);
 }
 
@@ -270,7 +273,7 @@ static void with_dumps(void *arg)
     (void)arg;
     ignore_other_threads();
     CHECK_EQ(weft_dump_on_signal(SIGUSR1, STDERR_FILENO, NULL), 0);
-    CHECK_EQ(weft_run(dump_then_park, NULL, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, dump_then_park, NULL, NULL, WEFT_FOREVER), -EDEADLK);
     weft_dump_on_signal_stop();
 }
 
@@ -287,7 +290,7 @@ static void switched_off(void *arg)
     (void)arg;
     ignore_other_threads();
     ring_in(300); /* ends the process */
-    weft_run(park, NULL, NULL, &(struct weft_pool_opts){.deadlock_off = true});
+    weft_run(NULL, park, NULL, &(struct weft_pool_opts){.deadlock_off = true}, WEFT_FOREVER);
     _exit(2);
 }
 
@@ -336,7 +339,7 @@ static void waited_before(void *arg)
     ignore_other_threads();
     CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
     pthread_t thread = thread_open(close_it, NULL);
-    CHECK_EQ(weft_run(read_until_closed, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, read_until_closed, NULL, &opts, WEFT_FOREVER), 0);
     thread_close(thread);
     CHECK_EQ(weft_close(ends[1]), 0);
     CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
@@ -345,7 +348,7 @@ static void waited_before(void *arg)
         usleep(300000);
         _exit(write(ends[1], "x", 1) != 1);
     }
-    CHECK_EQ(weft_run(read_one, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, read_one, NULL, &opts, WEFT_FOREVER), 0);
     int status;
     CHECK_EQ(waitpid(writer, &status, 0), writer);
     CHECK_EQ(status, 0);
@@ -387,7 +390,7 @@ static void source_wakes(void *arg)
     (void)arg;
     ignore_other_threads();
     pthread_t thread = thread_open(serve_source, &parked);
-    CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, park_on_source, NULL, NULL, WEFT_FOREVER), 0);
     thread_close(thread);
 }
 
@@ -396,7 +399,7 @@ static void source_gives_up(void *arg)
     (void)arg;
     ignore_other_threads();
     pthread_t thread = thread_open(serve_source, NULL);
-    CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, park_on_source, NULL, NULL, WEFT_FOREVER), -EDEADLK);
     thread_close(thread);
 }
 
@@ -418,7 +421,7 @@ static void *nothing(void *arg)
 /* The thread may be the last wake source, and is none when it is done. */
 static void *call_then_park(void *arg)
 {
-    CHECK_EQ(weft_blocking_call(NULL, nothing, NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, NULL, nothing, NULL, WEFT_FOREVER), 0);
     weft_fiber_park(WEFT_FOREVER);
     return arg;
 }
@@ -428,7 +431,7 @@ static void used_blocking_pool(void *arg)
     struct weft_blocking_stats stats;
     (void)arg;
     ignore_other_threads();
-    CHECK_EQ(weft_run(call_then_park, NULL, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, call_then_park, NULL, NULL, WEFT_FOREVER), -EDEADLK);
     weft_blocking_stats(NULL, &stats);
     CHECK_EQ(stats.threads, 1); /* it exists, and is idle */
 }
@@ -442,7 +445,7 @@ static void *returns_when_seen(void *arg)
 static void *call_long(void *arg)
 {
     atomic_store(&parked, weft_self());
-    CHECK_EQ(weft_blocking_call(NULL, returns_when_seen, NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, NULL, returns_when_seen, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -457,9 +460,9 @@ static void long_call(void *arg)
 {
     (void)arg;
     ignore_other_threads();
-    CHECK_EQ(weft_run(call_long, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, call_long, NULL, NULL, WEFT_FOREVER), 0);
     fprintf(stderr, "over\n");
-    CHECK_EQ(weft_run(call_long_then_park, NULL, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, call_long_then_park, NULL, NULL, WEFT_FOREVER), -EDEADLK);
 }
 
 TEST(blocking_call_is_wake_source_until_return)
@@ -500,7 +503,7 @@ static void used_watcher(void *arg)
     weft_signal_set *set;
     (void)arg;
     ignore_other_threads();
-    CHECK_EQ(weft_run(wait_for_child_then_park, NULL, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, wait_for_child_then_park, NULL, NULL, WEFT_FOREVER), -EDEADLK);
     fprintf(stderr, "over\n");
     CHECK_EQ(weft_signal_open(&set, signals, 1, NULL), 0);
     sigset_t blocked; /* in all threads: no handler, which ThreadSanitizer would delay */
@@ -508,7 +511,7 @@ static void used_watcher(void *arg)
     sigaddset(&blocked, SIGALRM);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &blocked, NULL), 0);
     ring_in(60);
-    CHECK_EQ(weft_run(wait_for_signal, set, NULL, NULL), -EDEADLK);
+    CHECK_EQ(weft_run(NULL, wait_for_signal, set, NULL, WEFT_FOREVER), -EDEADLK);
 }
 
 TEST(watched_child_or_signal_is_wake_source_until_arrival)

@@ -83,7 +83,7 @@ static void *await_event(void *arg)
 
 static void *sleep_long(void *arg)
 {
-    weft_sleep(3600000000000);
+    weft_sleep(weft_after(3600000000000));
     return arg;
 }
 
@@ -319,8 +319,9 @@ __attribute__((noinline)) static void *dump_myself(void *arg)
 
 TEST(fiber_may_dump_all_fibers_and_itself)
 {
-    CHECK_EQ(
-        weft_run(dump_myself, NULL, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = -1}), 0);
+    CHECK_EQ(weft_run(NULL, dump_myself, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = -1},
+                      WEFT_FOREVER),
+             0);
 }
 
 TEST(dump_bad_options_are_einval)

@@ -89,10 +89,13 @@ static void be_watched(void *arg)
     pthread_mutex_init(&reports_lock, NULL); /* the parent's watchdog may have reported it */
     reports_begin();
     ignore_other_threads();
-    CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
+    CHECK_EQ(
+        weft_run(NULL, join_parked, NULL, &(struct weft_pool_opts){.workers = 2}, WEFT_FOREVER),
+        -EDEADLK);
     CHECK_EQ(reports_of(WEFT_REPORT_DEADLOCK), 1);
     await_watchdogs(0);
-    CHECK_EQ(weft_run(hog, NULL, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = 1000000}),
+    CHECK_EQ(weft_run(NULL, hog, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = 1000000},
+                      WEFT_FOREVER),
              0);
     await_watchdogs(0);
 }

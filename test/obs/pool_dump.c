@@ -57,7 +57,7 @@ TEST(pool_dump_shows_pool_and_each_worker)
     for (unsigned i = 0; i < 2; i++) {
         struct weft_worker_stats stats;
         char line[64];
-        CHECK_EQ(weft_worker_stats(pool, i, &stats), 0);
+        CHECK_EQ(weft_worker_stats(pool, &stats, i), 0);
         snprintf(line, sizeof line, "worker %u: parked tid=%d current=-", i, stats.tid);
         check_has(text, line);
     }
@@ -128,8 +128,9 @@ static void *dump_from_inside(void *arg)
 
 TEST(fiber_may_dump_its_own_pool)
 {
-    CHECK_EQ(weft_run(dump_from_inside, NULL, NULL,
-                      &(struct weft_pool_opts){.workers = 1, .stack_bytes = 256 * 1024}),
+    CHECK_EQ(weft_run(NULL, dump_from_inside, NULL,
+                      &(struct weft_pool_opts){.workers = 1, .stack_bytes = 256 * 1024},
+                      WEFT_FOREVER),
              0);
 }
 

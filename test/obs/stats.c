@@ -2,12 +2,13 @@
 /* labels: valgrind */
 #include <sys/syscall.h>
 
+#include "fiber/stack.h"
 #include "sched/fixture.h"
 
 static struct weft_worker_stats worker_stats(weft_pool *pool, unsigned worker)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+    CHECK_EQ(weft_worker_stats(pool, &stats, worker), 0);
     return stats;
 }
 
@@ -35,7 +36,7 @@ TEST(stats_of_missing_worker_return_einval)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(pool, 2, &stats), -EINVAL);
+    CHECK_EQ(weft_worker_stats(pool, &stats, 2), -EINVAL);
     pool_close(pool);
 }
 
@@ -68,7 +69,7 @@ TEST(worker_stats_show_state_thread_and_current_fiber)
         await_all_parked(pool);
         CHECK_EQ(worker_stats(pool, i).state, WEFT_WORKER_PARKED);
         CHECK_EQ(worker_stats(pool, i).current, WEFT_NO_FIBER);
-        CHECK_EQ(weft_call_on(pool, (int)i, look_at_oneself, &seen, NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, (int)i, look_at_oneself, &seen, WEFT_FOREVER), 0);
         CHECK_EQ(seen.stats.state, WEFT_WORKER_RUNNING);
         CHECK_EQ(seen.stats.tid, seen.tid);
         CHECK_EQ(seen.stats.bound, 1);
@@ -182,7 +183,7 @@ TEST(stats_count_parks_and_wakes)
     await_all_parked(pool);
     for (int i = 0; i < 20; i++) {
         struct weft_worker_stats before = worker_stats(pool, 0);
-        CHECK_EQ(weft_call_on(pool, 0, end_at_once, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, 0, end_at_once, NULL, WEFT_FOREVER), 0);
         while (worker_stats(pool, 0).parks == before.parks) {
             sched_yield();
         }
@@ -218,7 +219,7 @@ TEST(stats_count_steals_at_thief)
           * stolen */
         atomic_int ran = 0;
         before = worker_stats(pool, 1).stolen;
-        CHECK_EQ(weft_call_on(pool, 0, spawn_and_hog, &ran, NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, 0, spawn_and_hog, &ran, WEFT_FOREVER), 0);
         CHECK(worker_stats(pool, 1).stolen - before <= 20);
     } while (worker_stats(pool, 1).stolen - before < 20);
     CHECK(worker_stats(pool, 1).steals > 0);
@@ -245,7 +246,7 @@ TEST(stats_count_ring_overflows)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .ring_slots = 4});
     struct busy busy = {.stop = false};
-    CHECK_EQ(weft_call_on(pool, 0, overflow, &busy, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, overflow, &busy, WEFT_FOREVER), 0);
     CHECK(worker_stats(pool, 0).overflows > 0);
     pool_close(pool);
 }
@@ -465,6 +466,6 @@ TEST(memory_stats_are_shown_and_idle_stacks_trimmed)
     CHECK(stats.mappings >= 1);
     CHECK(stats.reserved_bytes >= stats.stacks * 16384);
     CHECK(stats.guard != NULL && stats.guard[0] != '\0');
-    weft_stack_trim();
-    CHECK_EQ(weft_stack_trim(), 0); /* nothing is left to free */
+    weft_memory_trim();
+    CHECK_EQ(weft__stack_trim(0, SIZE_MAX), 0); /* nothing is left to free */
 }

@@ -47,7 +47,7 @@ TEST(trace_is_empty_when_disabled)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct traced traced;
-    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, live_a_little, &traced, WEFT_FOREVER), 0);
     char *text = trace_of(pool);
     CHECK_STR(text, "");
     free(text);
@@ -77,9 +77,9 @@ TEST(trace_shows_fiber_events_in_order)
     CHECK_EQ(weft_pool_start(pool), 0);
     do {
         sched_yield();
-        CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+        CHECK_EQ(weft_worker_stats(pool, &stats, 0), 0);
     } while (stats.parks == 0);
-    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, live_a_little, &traced, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     char *text = trace_of(pool);
     const char *at = find_event(text, "run", traced.main);
@@ -129,9 +129,9 @@ TEST(trace_can_be_disabled_again)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     struct traced traced;
     weft_pool_trace(pool, true);
-    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, live_a_little, &traced, WEFT_FOREVER), 0);
     weft_pool_trace(pool, false);
-    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, live_a_little, &traced, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     char *text = trace_of(pool), id[32];
     CHECK(lines_of(text) > 0);
@@ -167,7 +167,7 @@ static void *spawn_and_hog(void *arg)
 
 static void *hop_there(void *arg)
 {
-    CHECK_EQ(weft_call_on(arg, 0, end_at_once, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(arg, NULL, 0, end_at_once, NULL, WEFT_FOREVER), 0);
     return NULL;
 }
 
@@ -180,10 +180,10 @@ TEST(trace_records_steals_and_migrations)
     do { /* fibers that the watchdog moves from a hogged worker before a thief comes are not
           * stolen */
         struct steal steal = {.ran = 0};
-        CHECK_EQ(weft_call_on(pool, 0, spawn_and_hog, &steal, NULL), 0);
-        CHECK_EQ(weft_worker_stats(pool, 1, &thief), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, 0, spawn_and_hog, &steal, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_worker_stats(pool, &thief, 1), 0);
     } while (thief.steals == 0);
-    CHECK_EQ(weft_call_on(pool, 0, hop_there, other, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, hop_there, other, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     char *text = trace_of(pool);
     CHECK(strstr(text, "worker=1 steal from=0 n=") != NULL);

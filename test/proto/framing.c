@@ -47,7 +47,7 @@ static ssize_t next(struct machine *m, const unsigned char *data, size_t len, st
     struct weft_resp_item item = {0};
     ssize_t n;
     if (m->kind == RESP) {
-        n = weft_resp_next(&m->u.resp, data, len, &item);
+        n = weft_resp_next(&m->u.resp, &item, data, len);
         *need = m->u.resp.need;
         if (n > 0) {
             say(text, "%c%u%s%s %lld ", (char)item.type, item.depth, item.null ? " null" : "",
@@ -55,8 +55,8 @@ static ssize_t next(struct machine *m, const unsigned char *data, size_t len, st
             say_bytes(text, item.bytes, item.len);
         }
     } else {
-        n = m->kind == LINE ? weft_line_next(&m->u.line, data, len, &frame)
-                            : weft_length_prefix_next(&m->u.length, data, len, &frame);
+        n = m->kind == LINE ? weft_line_next(&m->u.line, &frame, data, len)
+                            : weft_length_prefix_next(&m->u.length, &frame, data, len);
         *need = m->kind == LINE ? m->u.line.need : m->u.length.need;
         if (n > 0) {
             say_bytes(text, frame.bytes, frame.len);
@@ -154,7 +154,7 @@ TEST(line_length_limit_is_exact)
     for (int over = -1; over <= 1; over++) {
         weft_line_init(&m, NULL);
         text[8192 + over] = '\n';
-        CHECK_EQ(weft_line_next(&m, text, sizeof text, &frame), over > 0 ? -EMSGSIZE : 8193 + over);
+        CHECK_EQ(weft_line_next(&m, &frame, text, sizeof text), over > 0 ? -EMSGSIZE : 8193 + over);
         text[8192 + over] = 'a';
     }
 }
@@ -239,9 +239,9 @@ TEST(written_length_prefix_is_read_back)
             }
             CHECK(before > 0);
             size_t whole = (size_t)before + len;
-            CHECK_EQ(weft_length_prefix_next(&m, frame, whole - 1, &out), 0);
+            CHECK_EQ(weft_length_prefix_next(&m, &out, frame, whole - 1), 0);
             CHECK_EQ(m.need, whole);
-            CHECK_EQ(weft_length_prefix_next(&m, frame, whole, &out), whole);
+            CHECK_EQ(weft_length_prefix_next(&m, &out, frame, whole), whole);
             CHECK_EQ(out.len, all[i].whole_frame ? whole : len);
         }
     }
@@ -391,7 +391,7 @@ TEST(resp_depth_limit_has_default_and_maximum)
         struct machine m = resp(RESP_OPTS(.depth_max = depth));
         struct weft_resp_item item;
         unsigned n = 0;
-        while (weft_resp_next(&m.u.resp, deep + 4 * n, sizeof deep - 1 - 4 * n, &item) == 4) {
+        while (weft_resp_next(&m.u.resp, &item, deep + 4 * n, sizeof deep - 1 - 4 * n) == 4) {
             CHECK_EQ(item.depth, n++);
         }
         CHECK_EQ(n, depth ? depth : 8);

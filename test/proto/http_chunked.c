@@ -19,10 +19,10 @@ static int feed(const char *text, size_t len, const struct weft_http_limits *lim
     while (used < len && !chunked.done) {
         const void *piece;
         size_t n;
-        ssize_t took = weft_http_chunked_next(&chunked, text + used, len - used, &piece, &n);
+        ssize_t took = weft_http_chunked_next(&chunked, &piece, &n, text + used, len - used);
         if (took < 0) {
             CHECK_EQ(took, -EBADMSG);
-            CHECK_EQ(weft_http_chunked_next(&chunked, text, len, &piece, &n), -EBADMSG);
+            CHECK_EQ(weft_http_chunked_next(&chunked, &piece, &n, text, len), -EBADMSG);
             return chunked.refused;
         }
         CHECK(took > 0);
@@ -42,7 +42,7 @@ TEST(chunked_decoder_returns_body_only)
     CHECK_EQ(used, strlen(text) - 4);
     const void *piece;
     size_t n;
-    CHECK_EQ(weft_http_chunked_next(&chunked, "x", 1, &piece, &n), 0);
+    CHECK_EQ(weft_http_chunked_next(&chunked, &piece, &n, "x", 1), 0);
     CHECK_EQ(n, 0);
 }
 

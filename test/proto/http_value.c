@@ -7,13 +7,14 @@
 
 #include "base/rand.h"
 #include "check.h"
+#include "proto/http_value.h"
 
 #define NOW INT64_C(1700000000) /* November 2023 */
 
 static int64_t date(const char *text)
 {
     int64_t out = 12345;
-    int err = weft_http_date_parse(text, strlen(text), NOW, &out);
+    int err = weft_http_date_parse(&out, text, strlen(text), NOW);
     CHECK(err == 0 || (err == -EINVAL && out == 12345));
     return err ? INT64_MIN : out;
 }
@@ -50,7 +51,7 @@ TEST(two_digit_year_is_parsed_at_any_clock_value)
     const char *text = "Sunday, 06-Nov-94 08:49:37 GMT";
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         int64_t out = 0;
-        int err = weft_http_date_parse(text, strlen(text), times[i], &out);
+        int err = weft_http_date_parse(&out, text, strlen(text), times[i]);
         CHECK(err == 0 || err == -EINVAL);
         CHECK(out < INT64_C(253402300800) + INT64_C(50) * 366 * 86400);
     }
@@ -113,21 +114,21 @@ TEST(http_dates_format_as_libc_and_parse_back)
         size_t n = strftime(libc, sizeof libc, "%a, %d %b ", &tm);
         n += (size_t)snprintf(libc + n, sizeof libc - n, "%04d ", tm.tm_year + 1900);
         strftime(libc + n, sizeof libc - n, "%H:%M:%S GMT", &tm);
-        weft_http_date_format(seconds, ours);
+        weft_http_date_format(ours, seconds);
         CHECK_STR(ours, libc);
-        CHECK_EQ(weft_http_date_parse(ours, WEFT_HTTP_DATE_BYTES, NOW, &back), 0);
+        CHECK_EQ(weft_http_date_parse(&back, ours, WEFT_HTTP_DATE_BYTES, NOW), 0);
         CHECK_EQ(back, seconds);
     }
 }
 
 /* --- ranges ------------------------------------------------------------------------------ */
 
-static struct weft_http_range ranges[4];
+static struct weft__http_range ranges[4];
 
 static int range(const char *text, uint64_t size)
 {
     memset(ranges, 0, sizeof ranges);
-    return weft_http_range_parse(text, strlen(text), size, ranges, 4);
+    return weft__http_range_parse(ranges, 4, text, strlen(text), size);
 }
 
 static bool range_is(int i, uint64_t from, uint64_t len)
@@ -205,7 +206,7 @@ TEST(malformed_or_excessive_byte_ranges_are_ignored)
 
 static bool listed(const char *list, const char *etag, bool weak)
 {
-    return weft_http_etag_is_listed(list, strlen(list), etag, strlen(etag), weak);
+    return weft__http_etag_is_listed(list, strlen(list), etag, strlen(etag), weak);
 }
 
 TEST(entity_tag_is_found_in_list)
@@ -260,13 +261,13 @@ static void request(const char *method, const char *conditions)
 #define BEFORE "Sun, 06 Nov 1994 08:49:36 GMT"
 #define THEN "Sun, 06 Nov 1994 08:49:37 GMT"
 
-static const struct weft_http_validators have = {
+static const struct weft__http_validators have = {
     .etag = "\"v1\"", .etag_len = 4, .modified = 784111777, .now = NOW};
 
 static int answer(const char *method, const char *conditions)
 {
     request(method, conditions);
-    return weft_http_precondition_check(&head, text, &have);
+    return weft__http_precondition_check(&head, text, &have);
 }
 
 TEST(preconditions_by_entity_tag_are_evaluated)
@@ -306,19 +307,19 @@ TEST(entity_tag_preconditions_precede_dates)
 
 TEST(preconditions_on_absent_resource_match_nothing)
 {
-    struct weft_http_validators none = {.absent = true, .modified = -1, .now = NOW};
+    struct weft__http_validators none = {.absent = true, .modified = -1, .now = NOW};
     request("PUT", "If-None-Match: *\r\n");
-    CHECK_EQ(weft_http_precondition_check(&head, text, &none), 0);
+    CHECK_EQ(weft__http_precondition_check(&head, text, &none), 0);
     request("PUT", "If-Match: *\r\n");
-    CHECK_EQ(weft_http_precondition_check(&head, text, &none), 412);
+    CHECK_EQ(weft__http_precondition_check(&head, text, &none), 412);
     request("PUT", "If-Unmodified-Since: " BEFORE "\r\n");
-    CHECK_EQ(weft_http_precondition_check(&head, text, &none), 0);
+    CHECK_EQ(weft__http_precondition_check(&head, text, &none), 0);
 }
 
 static bool wanted(const char *method, const char *conditions)
 {
     request(method, conditions);
-    return weft_http_range_is_applicable(&head, text, &have);
+    return weft__http_range_is_applicable(&head, text, &have);
 }
 
 TEST(range_applies_only_if_if_range_holds)
@@ -333,15 +334,15 @@ TEST(range_applies_only_if_if_range_holds)
     CHECK(wanted("GET", "Range: bytes=0-1\r\nIf-Range: " THEN "\r\n"));
     CHECK(!wanted("GET", "Range: bytes=0-1\r\nIf-Range: " BEFORE "\r\n"));
     CHECK(!wanted("GET", "Range: bytes=0-1\r\nIf-Range: soon\r\n"));
-    struct weft_http_validators fresh = have;
+    struct weft__http_validators fresh = have;
     fresh.now = have.modified + 59;
-    CHECK(!weft_http_range_is_applicable(&head, text, &fresh));
+    CHECK(!weft__http_range_is_applicable(&head, text, &fresh));
     request("GET", "Range: bytes=0-1\r\nIf-Range: " THEN "\r\n");
-    CHECK(!weft_http_range_is_applicable(&head, text, &fresh));
+    CHECK(!weft__http_range_is_applicable(&head, text, &fresh));
     fresh.now++;
-    CHECK(weft_http_range_is_applicable(&head, text, &fresh));
+    CHECK(weft__http_range_is_applicable(&head, text, &fresh));
     fresh.now = INT64_MAX;
-    CHECK(weft_http_range_is_applicable(&head, text, &fresh));
+    CHECK(weft__http_range_is_applicable(&head, text, &fresh));
     fresh.now = INT64_MIN;
-    CHECK(!weft_http_range_is_applicable(&head, text, &fresh));
+    CHECK(!weft__http_range_is_applicable(&head, text, &fresh));
 }

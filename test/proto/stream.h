@@ -142,7 +142,7 @@ static size_t take_chunked(struct stream *s, const char *data, size_t len)
 {
     const void *body;
     size_t body_len;
-    ssize_t n = weft_http_chunked_next(&s->chunked, data, len, &body, &body_len);
+    ssize_t n = weft_http_chunked_next(&s->chunked, &body, &body_len, data, len);
     if (n < 0) {
         stream_refuse(s, s->chunked.refused, s->chunked.why);
         return 0;

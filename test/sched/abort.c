@@ -23,7 +23,7 @@ static void *shielded(void *arg)
     atomic_fetch_add(&waiting, 1);
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), -ECANCELED);
     CHECK(weft_fiber_is_cancelled());
-    CHECK_EQ(weft_sleep(MS), -ECANCELED); /* every wait from now on */
+    CHECK_EQ(weft_sleep(weft_after(MS)), -ECANCELED); /* every wait from now on */
     weft_fiber_shield_leave();
     CHECK_EQ(weft_fiber_park(weft_after(MS)), -ECANCELED);
     weft_fiber_shield_leave();
@@ -114,7 +114,7 @@ static void *shielded_parent(void *arg)
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
-    CHECK_EQ(weft_scope_close(&scope), -ECANCELED);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ECANCELED);
     CHECK_EQ(atomic_load(&ended), 2 * 11); /* not before the children */
     weft_fiber_shield_leave();
     return arg;
@@ -139,7 +139,7 @@ static void *cancelled_parent(void *arg)
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, NULL, shielded_child, NULL, NULL), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
-    CHECK_EQ(weft_scope_close(&scope), -ECANCELED);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ECANCELED);
     CHECK_EQ(atomic_load(&ended), 11);
     return arg;
 }

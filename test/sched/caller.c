@@ -48,12 +48,55 @@ TEST(run_lends_calling_thread_until_main_fiber_ends)
     int tid = 0;
     void *result = NULL;
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, report_tid, &tid, &result), 0);
+    CHECK_EQ(weft_pool_run(pool, &result, report_tid, &tid, WEFT_FOREVER), 0);
     CHECK_EQ(tid, this_tid());
     CHECK(result == &tid);
     CHECK(weft_pool_self() == NULL);
-    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, end_at_once, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
+}
+
+TEST(run_returns_at_deadline_and_leaves_main_fiber)
+{
+    weft_pool *pool = caller_pool(1);
+    void *result = &pool;
+    CHECK_EQ(weft_pool_start(pool), 0);
+    int64_t deadline = weft_after(2000000);
+    CHECK_EQ(weft_pool_run(pool, &result, hold, NULL, deadline), -ETIMEDOUT);
+    CHECK(weft_now() >= deadline);
+    CHECK(result == &pool); /* not written */
+    CHECK_EQ(pool_live(pool), 1);
+    CHECK_EQ(weft_pool_run(pool, &result, end_at_once, NULL, weft_after(INT64_C(60000000000))), 0);
+    CHECK(result == NULL);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+static void *count_after_park(void *arg)
+{
+    int err = weft_fiber_park(WEFT_FOREVER);
+    atomic_fetch_add((atomic_int *)arg, err == -ECANCELED ? 1 : 100);
+    return arg;
+}
+
+static void *leave_one(void *arg)
+{
+    CHECK_EQ(weft_spawn(NULL, count_after_park, arg, NULL), 0);
+    return arg;
+}
+
+TEST(program_run_until_deadline_cancels_its_fibers)
+{
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        atomic_int ended = 0;
+        struct weft_pool_opts opts = {.workers = workers};
+        /* The main fiber is late. */
+        CHECK_EQ(weft_run(NULL, count_after_park, &ended, &opts, weft_after(2000000)), -ETIMEDOUT);
+        CHECK_EQ(atomic_load(&ended), 1);
+        /* Another one is, and the main fiber has ended. */
+        CHECK_EQ(weft_run(NULL, leave_one, &ended, &opts, weft_after(2000000)), 0);
+        CHECK_EQ(atomic_load(&ended), 2);
+    }
 }
 
 static void *join_children(void *arg)
@@ -73,7 +116,7 @@ TEST(run_completes_with_caller_as_only_worker)
 {
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
-    CHECK_EQ(weft_pool_run(pool, join_children, &ran, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, join_children, &ran, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ran), 20);
     pool_close(pool);
 }
@@ -84,7 +127,7 @@ TEST(run_sleeps_while_its_fibers_run_on_other_workers)
     CHECK_EQ(weft_pool_start(pool), 0);
     for (int i = 0; i < 50; i++) {
         atomic_int ran = 0;
-        CHECK_EQ(weft_pool_run(pool, join_children, &ran, NULL), 0);
+        CHECK_EQ(weft_pool_run(pool, NULL, join_children, &ran, WEFT_FOREVER), 0);
         CHECK_EQ(atomic_load(&ran), 20);
     }
     pool_close(pool);
@@ -103,7 +146,7 @@ TEST(other_workers_run_fibers_that_outlive_main_fiber)
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(2);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, spawn_and_leave, &ran, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, spawn_and_leave, &ran, WEFT_FOREVER), 0);
     await_count(&ran, 100); /* without this thread */
     pool_close(pool);
 }
@@ -113,7 +156,7 @@ TEST(fibers_that_outlive_main_fiber_wait_without_other_workers)
     atomic_int ran = 0;
     weft_pool *pool = caller_pool(1);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, spawn_and_leave, &ran, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, spawn_and_leave, &ran, WEFT_FOREVER), 0);
     CHECK(atomic_load(&ran) < 100);
     pool_close(pool);
     CHECK_EQ(atomic_load(&ran), 100);
@@ -141,7 +184,7 @@ static void *leave_one_in_the_ring(void *arg)
     CHECK_EQ(weft_fiber_migrate(leftover->pool, 0), 0);
     do {
         sched_yield(); /* no turn passes */
-        CHECK_EQ(weft_worker_stats(leftover->pool, 1, &other), 0);
+        CHECK_EQ(weft_worker_stats(leftover->pool, &other, 1), 0);
     } while (other.state != WEFT_WORKER_PARKED);
     struct weft_fiber_opts bound = {.bound = true, .worker = 0};
     CHECK_EQ(weft_spawn(NULL, unbind_and_yield, leftover, &bound), 0);
@@ -154,7 +197,8 @@ TEST(caller_leaving_wakes_worker_for_its_ring)
     struct leftover leftover = {.pool = caller_pool(2)};
     CHECK_EQ(weft_pool_start(leftover.pool), 0);
     for (int i = 1; i <= 20; i++) {
-        CHECK_EQ(weft_pool_run(leftover.pool, leave_one_in_the_ring, &leftover, NULL), 0);
+        CHECK_EQ(weft_pool_run(leftover.pool, NULL, leave_one_in_the_ring, &leftover, WEFT_FOREVER),
+                 0);
         await_count(&leftover.ran, i);
     }
     pool_close(leftover.pool);
@@ -194,7 +238,7 @@ TEST(deadline_started_on_caller_is_kept_by_other_workers)
     struct nap job = {.pool = caller_pool(2)};
     CHECK_EQ(weft_pool_start(job.pool), 0);
     for (int i = 1; i <= 20; i++) {
-        CHECK_EQ(weft_pool_run(job.pool, leave_a_napping_fiber, &job, NULL), 0);
+        CHECK_EQ(weft_pool_run(job.pool, NULL, leave_a_napping_fiber, &job, WEFT_FOREVER), 0);
         await_count(&job.done, i); /* without this thread */
     }
     pool_close(job.pool);
@@ -202,7 +246,7 @@ TEST(deadline_started_on_caller_is_kept_by_other_workers)
 
 static void *run_elsewhere(void *arg)
 {
-    CHECK_EQ(weft_pool_run(arg, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_run(arg, NULL, end_at_once, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_pool_poll(arg), -EINVAL);
     return NULL;
 }
@@ -213,7 +257,7 @@ TEST(run_from_non_creating_thread_is_rejected)
     thread_close(thread_open(run_elsewhere, pool));
     pool_close(pool);
     pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_run(pool, NULL, end_at_once, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_pool_poll(pool), -EINVAL);
     CHECK_EQ(weft_pool_fd(pool), -EINVAL);
     pool_close(pool);
@@ -221,7 +265,7 @@ TEST(run_from_non_creating_thread_is_rejected)
 
 static void *run_inside(void *arg)
 {
-    CHECK_EQ(weft_pool_run(arg, end_at_once, NULL, NULL), -EBUSY);
+    CHECK_EQ(weft_pool_run(arg, NULL, end_at_once, NULL, WEFT_FOREVER), -EBUSY);
     CHECK_EQ(weft_pool_poll(arg), -EBUSY);
     return NULL;
 }
@@ -229,7 +273,7 @@ static void *run_inside(void *arg)
 TEST(fiber_cannot_run_its_own_pool)
 {
     weft_pool *pool = caller_pool(1);
-    CHECK_EQ(weft_pool_run(pool, run_inside, pool, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, run_inside, pool, WEFT_FOREVER), 0);
     pool_close(pool);
 }
 
@@ -240,14 +284,14 @@ static void *join_second_pool(void *arg)
     weft_pool *pool = arg;
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.caller = true}), -EBUSY);
     CHECK(pool == arg);
-    CHECK_EQ(weft_run(end_at_once, NULL, NULL, NULL), -EBUSY);
+    CHECK_EQ(weft_run(NULL, end_at_once, NULL, NULL, WEFT_FOREVER), -EBUSY);
     return NULL;
 }
 
 TEST(worker_thread_cannot_be_caller_of_second_pool)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-    CHECK_EQ(weft_call_on(pool, 0, join_second_pool, pool, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, join_second_pool, pool, WEFT_FOREVER), 0);
     pool_close(pool);
 }
 
@@ -255,9 +299,10 @@ TEST(caller_cannot_join_second_pool_until_first_is_destroyed)
 {
     weft_pool *pool = caller_pool(1);
     join_second_pool(NULL);
-    CHECK_EQ(weft_pool_run(pool, join_second_pool, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, join_second_pool, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
-    CHECK_EQ(weft_run(end_at_once, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, end_at_once, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER), 0);
 }
 
 static void *destroy_pool(void *arg)
@@ -271,7 +316,8 @@ TEST(caller_is_free_after_other_thread_destroyed_its_pool)
     weft_pool *pool = caller_pool(1);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     thread_close(thread_open(destroy_pool, pool));
-    CHECK_EQ(weft_run(end_at_once, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(NULL, end_at_once, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER), 0);
 }
 
 static void *use_threaded_pool(void *arg)
@@ -463,7 +509,7 @@ TEST(stop_while_caller_runs_ends_with_last_fiber)
         struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1)};
         CHECK_EQ(weft_pool_start(run.pool), 0);
         pthread_t stopper = thread_open(stop_elsewhere, run.pool);
-        int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);
+        int err = weft_pool_run(run.pool, NULL, run_until_stopping, &run, WEFT_FOREVER);
         CHECK(err == 0 || err == -ESHUTDOWN);
         CHECK_EQ((intptr_t)thread_close(stopper), 0);
         weft_pool_destroy(run.pool);
@@ -476,7 +522,7 @@ TEST(stop_returns_edeadlk_when_running_caller_leaves_work)
         struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1), .leave_one = true};
         CHECK_EQ(weft_pool_start(run.pool), 0);
         pthread_t stopper = thread_open(stop_elsewhere, run.pool);
-        int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);
+        int err = weft_pool_run(run.pool, NULL, run_until_stopping, &run, WEFT_FOREVER);
         CHECK(err == 0 || err == -ESHUTDOWN);
         CHECK_EQ((intptr_t)thread_close(stopper), err ? 0 : -EDEADLK);
         CHECK_EQ(weft_pool_stop(run.pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
@@ -502,7 +548,7 @@ static void *wait_at_gate(void *arg)
 static void *visit(void *arg)
 {
     struct guest *guest = arg;
-    CHECK_EQ(weft_call_on(guest->away, 0, wait_at_gate, guest, NULL), 0);
+    CHECK_EQ(weft_pool_call(guest->away, NULL, 0, wait_at_gate, guest, WEFT_FOREVER), 0);
     return NULL;
 }
 
@@ -522,7 +568,7 @@ TEST(stop_needing_absent_caller_for_migrated_fiber_is_edeadlk)
     struct guest guest = {.away = pool_open(&(struct weft_pool_opts){.workers = 1})};
     guest.home = caller_pool(2);
     CHECK_EQ(weft_pool_start(guest.home), 0);
-    CHECK_EQ(weft_pool_run(guest.home, send_visitor, &guest, NULL), 0);
+    CHECK_EQ(weft_pool_run(guest.home, NULL, send_visitor, &guest, WEFT_FOREVER), 0);
     CHECK_EQ(stop_from_a_thread(guest.home), -EDEADLK);
     atomic_store(&guest.open, true);
     pool_close(guest.home);
@@ -542,13 +588,13 @@ static void *stop_own_pool(void *arg)
 TEST(stop_by_own_fiber_begins_and_other_thread_completes)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, stop_own_pool, pool, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, stop_own_pool, pool, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_submit(pool, end_at_once, NULL), -ESHUTDOWN);
     CHECK_EQ(weft_pool_start(pool), -EBUSY);
     pool_close(pool);
     pool = caller_pool(1);
-    CHECK_EQ(weft_pool_run(pool, stop_own_pool, pool, NULL), 0);
-    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -ESHUTDOWN);
+    CHECK_EQ(weft_pool_run(pool, NULL, stop_own_pool, pool, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, end_at_once, NULL, WEFT_FOREVER), -ESHUTDOWN);
     pool_close(pool);
 }
 
@@ -577,11 +623,11 @@ TEST(second_start_changes_nothing)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     int before[2], after[2];
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_call_on(pool, i, report_tid, &before[i], NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, i, report_tid, &before[i], WEFT_FOREVER), 0);
     }
     CHECK_EQ(weft_pool_start(pool), 0);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_call_on(pool, i, report_tid, &after[i], NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, i, report_tid, &after[i], WEFT_FOREVER), 0);
         CHECK_EQ(before[i], after[i]);
     }
     pool_close(pool);
@@ -620,10 +666,10 @@ TEST(stopped_pool_with_caller_can_be_restarted)
     for (int i = 1; i <= 20; i++) {
         CHECK_EQ(weft_pool_start(pool), 0);
         CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
-        CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_run(pool, NULL, end_at_once, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
         CHECK_EQ(atomic_load(&ran), i);
-        CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -ESHUTDOWN);
+        CHECK_EQ(weft_pool_run(pool, NULL, end_at_once, NULL, WEFT_FOREVER), -ESHUTDOWN);
     }
     weft_pool_destroy(pool);
 }

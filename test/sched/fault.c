@@ -372,7 +372,7 @@ TEST(every_worker_has_alternate_signal_stack)
     stack_t seen[2];
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_call_on(pool, i, alternate_stack, &seen[i], NULL), 0);
+        CHECK_EQ(weft_pool_call(pool, NULL, i, alternate_stack, &seen[i], WEFT_FOREVER), 0);
         CHECK(!(seen[i].ss_flags & SS_DISABLE));
     }
     CHECK(seen[0].ss_sp != seen[1].ss_sp);

@@ -16,7 +16,8 @@
 __attribute__((unused)) static void *run_in_fiber(unsigned workers, weft_fn fn, void *arg)
 {
     void *result = NULL;
-    CHECK_EQ(weft_run(fn, arg, &result, &(struct weft_pool_opts){.workers = workers, .hog_ns = -1}),
+    CHECK_EQ(weft_run(&result, fn, arg, &(struct weft_pool_opts){.workers = workers, .hog_ns = -1},
+                      WEFT_FOREVER),
              0);
     return result;
 }

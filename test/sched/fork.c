@@ -83,8 +83,8 @@ static void *use_everything(void *arg)
         CHECK_EQ((intptr_t)result, 2 * i);
     }
     use_buffers();
-    CHECK_EQ(weft_sleep(1000), 0);
-    CHECK_EQ(weft_blocking_call(NULL, twice, (void *)5, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
+    CHECK_EQ(weft_blocking_call(NULL, &result, twice, (void *)5, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 10);
     return arg;
 }
@@ -93,7 +93,9 @@ static void live_anew(void *arg)
 {
     (void)arg;
     use_buffers();
-    CHECK_EQ(weft_run(use_everything, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
+    CHECK_EQ(
+        weft_run(NULL, use_everything, NULL, &(struct weft_pool_opts){.workers = 2}, WEFT_FOREVER),
+        0);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "anew"});
     weft_fiber fiber;
     CHECK_EQ(weft_pool_spawn(pool, &fiber, use_everything, NULL, NULL), 0);
@@ -106,7 +108,7 @@ TEST(forked_child_of_busy_process_can_use_pools)
 {
     char err[CHECK_ERR];
     void *result;
-    CHECK_EQ(weft_blocking_call(NULL, twice, NULL, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, &result, twice, NULL, WEFT_FOREVER), 0);
     busy_open();
     for (int i = 0; i < 20; i++) {
         int status = check_child(live_anew, NULL, err, sizeof err);
@@ -211,7 +213,7 @@ static void destroys(void *arg)
 
 static void runs(void *arg)
 {
-    weft_pool_run(busy_pool, twice, arg, NULL);
+    weft_pool_run(busy_pool, NULL, twice, arg, WEFT_FOREVER);
 }
 
 static void joins(void *arg)
@@ -229,7 +231,7 @@ static void submits_created(void *arg)
 
 static void calls(void *arg)
 {
-    weft_blocking_call(old_blocking, twice, arg, NULL, WEFT_FOREVER);
+    weft_blocking_call(old_blocking, NULL, twice, arg, WEFT_FOREVER);
 }
 
 static void expect_abort(void (*fn)(void *), const char *message)
@@ -389,7 +391,7 @@ static void lives_as_a_thread(void *arg)
     (void)arg;
     int64_t before = weft_now();
     weft_yield();
-    CHECK_EQ(weft_sleep(1000000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000000)), 0);
     CHECK(weft_now() - before >= 1000000);
     CHECK_EQ(weft_self(), WEFT_NO_FIBER);
     thread_close(thread_open(is_plain, NULL));
@@ -433,7 +435,7 @@ TEST(forked_child_can_exit)
 {
     void *result;
     weft_fiber fiber;
-    CHECK_EQ(weft_blocking_call(NULL, twice, NULL, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, &result, twice, NULL, WEFT_FOREVER), 0);
     busy_open();
     for (int i = 0; i < 10; i++) {
         exit_in_child(NULL);

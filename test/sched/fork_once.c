@@ -86,7 +86,7 @@ static void *calls_for_the_first_time(void *arg)
     CHECK_EQ(weft_signal_open(&set, signals, 1, NULL), 0);
     weft_signal_close(set);
     CHECK_EQ(weft_dump_on_signal(SIGUSR1, STDERR_FILENO, NULL), 0);
-    CHECK_EQ(weft_run(nothing, NULL, NULL, NULL), 0);
+    CHECK_EQ(weft_run(NULL, nothing, NULL, NULL, WEFT_FOREVER), 0);
     weft_dump_on_signal_stop();
     return arg;
 }

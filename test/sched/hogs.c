@@ -24,7 +24,7 @@ static void spin_until_served(int n)
 static bool sleeps(unsigned worker)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+    CHECK_EQ(weft_worker_stats(pool, &stats, worker), 0);
     return stats.state == WEFT_WORKER_PARKED;
 }
 
@@ -82,7 +82,7 @@ static void *sleep_then_serve(void *worker_1_sleeps)
     CHECK_EQ(weft_worker_self(), 0);
     while (worker_1_sleeps && !sleeps(1)) {
     }
-    CHECK_EQ(weft_sleep(1000000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000000)), 0);
     /* If the thread lost the CPU for that long, the sleep ended before the hog began. */
     CHECK(weft_worker_self() == 1 || !atomic_load(&spinning));
     atomic_fetch_add(&served, 1);
@@ -232,7 +232,7 @@ TEST(hog_is_reported_once_per_episode)
         weft_fiber hog = spawn_on(0, "pig", be_reported_twice, NULL);
         join(hog);
         struct weft_worker_stats stats;
-        CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+        CHECK_EQ(weft_worker_stats(pool, &stats, 0), 0);
         CHECK_EQ(stats.hogs, 2);
         char text[64], line[128];
         weft_fiber_format(hog, text, sizeof text);

@@ -302,10 +302,10 @@ TEST(host_worker_counts_as_parked_between_polls)
 {
     weft_pool *pool = host_pool(1);
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+    CHECK_EQ(weft_worker_stats(pool, &stats, 0), 0);
     CHECK_EQ(stats.state, WEFT_WORKER_ABSENT);
     CHECK_EQ(weft_pool_poll(pool), 0);
-    CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+    CHECK_EQ(weft_worker_stats(pool, &stats, 0), 0);
     CHECK_EQ(stats.state, WEFT_WORKER_PARKED);
     pool_close(pool);
 }
@@ -323,7 +323,7 @@ TEST(run_and_poll_can_alternate)
     for (int i = 0; i < 100; i++) {
         atomic_int ran = 0;
         CHECK(weft_pool_poll(pool) >= 0);
-        CHECK_EQ(weft_pool_run(pool, nest, &ran, NULL), 0);
+        CHECK_EQ(weft_pool_run(pool, NULL, nest, &ran, WEFT_FOREVER), 0);
         CHECK(weft_pool_poll(pool) >= 0);
         await_count(&ran, 1); /* by the other worker, if not yet */
     }

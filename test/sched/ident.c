@@ -254,7 +254,7 @@ static void *looks_at_its_stack(void *arg)
 TEST(fiber_without_stack_option_gets_pool_stack_size)
 {
     struct weft_pool_opts opts = {.workers = 1, .stack_bytes = 200000};
-    CHECK_EQ(weft_run(looks_at_its_stack, (void *)(256 << 10), NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, looks_at_its_stack, (void *)(256 << 10), &opts, WEFT_FOREVER), 0);
 }
 
 #define DEEP (600 << 10)
@@ -276,7 +276,7 @@ static void *measures_depth(void *arg)
     weft_fiber shallow, deep;
     size_t size, used;
     (void)arg;
-    weft_stack_trim();
+    weft_memory_trim();
     CHECK_EQ(weft_spawn(&shallow, parks, NULL, &opts), 0);
     await_state(shallow, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_spawn(&deep, goes_deep, NULL, &opts), 0);

@@ -15,7 +15,7 @@ static int wait_park(int64_t deadline)
 
 static int wait_sleep(int64_t deadline)
 {
-    return weft_sleep_until(deadline);
+    return weft_sleep(deadline);
 }
 
 static int wait_join(int64_t deadline)

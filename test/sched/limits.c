@@ -129,7 +129,7 @@ static void be_modest(void *arg)
 {
     (void)arg;
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, nothing, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, nothing, NULL, WEFT_FOREVER), 0);
     struct weft_fiber_opts opts = {.stack_bytes = (size_t)16 << 20};
     size_t before = address_space();
     for (int i = 0; i < 10; i++) {

@@ -105,7 +105,7 @@ static void *move_nowhere(void *arg)
     struct weft_migration hop;
     CHECK_EQ(weft_migration_enter(&hop, here, WEFT_ANY_WORKER), 0);
     weft_migration_leave(&hop);
-    CHECK_EQ(weft_call_on(here, 0, end_at_once, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(here, NULL, 0, end_at_once, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(executed(here), before);
     return NULL;
 }
@@ -120,7 +120,7 @@ TEST(migration_to_current_worker_costs_no_turn)
 static size_t bound_to(weft_pool *pool, unsigned worker)
 {
     struct weft_worker_stats stats;
-    CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+    CHECK_EQ(weft_worker_stats(pool, &stats, worker), 0);
     return stats.bound;
 }
 
@@ -153,7 +153,7 @@ static void *move_wrongly(void *arg)
     CHECK_EQ(weft_fiber_migrate(pools->b, 2), -EINVAL);
     CHECK_EQ(weft_fiber_migrate(pools->b, -2), -EINVAL);
     CHECK_EQ(weft_migration_enter(&hop, pools->b, 2), -EINVAL);
-    CHECK_EQ(weft_call_on(pools->b, 2, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_call(pools->b, NULL, 2, end_at_once, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_fiber_migrate(pools->a, 2), -EINVAL);
     check_at(pools->a, 1);
     wander();
@@ -165,8 +165,8 @@ TEST(migration_to_invalid_worker_fails_and_fiber_stays)
 {
     struct pools pools = pools_open(2);
     run_in_pool(pools.a, 1, move_wrongly, &pools);
-    CHECK_EQ(weft_call_on(pools.a, 2, end_at_once, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_call_on(pools.a, -2, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_call(pools.a, NULL, 2, end_at_once, NULL, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_pool_call(pools.a, NULL, -2, end_at_once, NULL, WEFT_FOREVER), -EINVAL);
     pools_close(&pools);
 }
 
@@ -193,7 +193,8 @@ static void *move_to_stopped(void *arg)
     CHECK_EQ(weft_fiber_migrate(pools->b, WEFT_ANY_WORKER), -ESHUTDOWN);
     CHECK_EQ(weft_fiber_migrate(pools->b, 0), -ESHUTDOWN);
     CHECK_EQ(weft_migration_enter(&hop, pools->b, WEFT_ANY_WORKER), -ESHUTDOWN);
-    CHECK_EQ(weft_call_on(pools->b, WEFT_ANY_WORKER, must_not_run, NULL, &result), -ESHUTDOWN);
+    CHECK_EQ(weft_pool_call(pools->b, &result, WEFT_ANY_WORKER, must_not_run, NULL, WEFT_FOREVER),
+             -ESHUTDOWN);
     CHECK(result == pools);
     check_at(pools->a, 1);
     wander();
@@ -206,7 +207,8 @@ TEST(migration_to_stopped_pool_fails_and_fiber_stays)
     struct pools pools = pools_open(2);
     CHECK_EQ(weft_pool_stop(pools.b, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     run_in_pool(pools.a, 1, move_to_stopped, &pools);
-    CHECK_EQ(weft_call_on(pools.b, WEFT_ANY_WORKER, must_not_run, NULL, NULL), -ESHUTDOWN);
+    CHECK_EQ(weft_pool_call(pools.b, NULL, WEFT_ANY_WORKER, must_not_run, NULL, WEFT_FOREVER),
+             -ESHUTDOWN);
     CHECK_EQ(pool_live(pools.b), 0);
     pools_close(&pools);
 }
@@ -433,33 +435,129 @@ static void *call_there(void *arg)
     for (int worker = -1; worker < 2; worker++) {
         struct call call = {pools->b, worker, weft_self()};
         void *result = NULL;
-        CHECK_EQ(weft_call_on(pools->b, worker, answer, &call, &result), 0);
+        CHECK_EQ(weft_pool_call(pools->b, &result, worker, answer, &call, WEFT_FOREVER), 0);
         CHECK(result == &call);
         check_at(pools->a, home);
-        CHECK_EQ(weft_call_on(pools->b, worker, answer, &call, NULL), 0);
+        CHECK_EQ(weft_pool_call(pools->b, NULL, worker, answer, &call, WEFT_FOREVER), 0);
         check_at(pools->a, home);
     }
     return NULL;
 }
 
-TEST(call_on_runs_on_target_and_returns_result)
+TEST(pool_call_runs_on_target_and_returns_result)
 {
     struct pools pools = pools_open(2);
     run_in_pool(pools.a, 1, call_there, &pools);
     pools_close(&pools);
 }
 
-TEST(call_on_from_plain_thread_waits_for_result)
+TEST(pool_call_from_plain_thread_waits_for_result)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
     for (int worker = -1; worker < 2; worker++) {
         struct call call = {pool, worker, WEFT_NO_FIBER};
         void *result = NULL;
-        CHECK_EQ(weft_call_on(pool, worker, answer, &call, &result), 0);
+        CHECK_EQ(weft_pool_call(pool, &result, worker, answer, &call, WEFT_FOREVER), 0);
         CHECK(result == &call);
         CHECK(weft_pool_self() == NULL);
     }
     pool_close(pool);
+}
+
+static void *never_runs(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return arg;
+}
+
+static void *hog_until(void *arg)
+{
+    while (!atomic_load((atomic_bool *)arg)) {
+    }
+    return arg;
+}
+
+/* The only worker is busy: the function does not start before the deadline, and never. */
+TEST(pool_call_that_misses_deadline_never_runs)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
+    atomic_bool go = false;
+    atomic_int ran = 0;
+    void *result = &pool;
+    weft_fiber hog;
+    CHECK_EQ(weft_pool_spawn(pool, &hog, hog_until, &go, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, &result, 0, never_runs, &ran, weft_after(1000000)), -ETIMEDOUT);
+    CHECK(result == &pool);
+    atomic_store(&go, true);
+    CHECK_EQ(weft_join(hog, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_call(pool, &result, 0, hog_until, &go, weft_after(INT64_C(60000000000))), 0);
+    CHECK(result == &go);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 0);
+}
+
+static void *wait_for_go(void *arg)
+{
+    while (!atomic_load((atomic_bool *)arg)) {
+        weft_sleep(weft_after(100000));
+    }
+    return arg;
+}
+
+static void *set_go_later(void *arg)
+{
+    weft_sleep(weft_after(5000000));
+    atomic_store((atomic_bool *)arg, true);
+    return arg;
+}
+
+/* The deadline is for the start: a function that has started is waited for. */
+TEST(pool_call_waits_for_started_function_beyond_deadline)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    atomic_bool go = false;
+    weft_fiber later;
+    void *result = NULL;
+    int err;
+    CHECK_EQ(weft_pool_spawn(pool, &later, set_go_later, &go, NULL), 0);
+    while ((err = weft_pool_call(pool, &result, WEFT_ANY_WORKER, wait_for_go, &go,
+                                 weft_after(1000000))) == -ETIMEDOUT) {
+        /* a slow machine did not start it in time */
+    }
+    CHECK_EQ(err, 0);
+    CHECK(result == &go);
+    CHECK_EQ(weft_join(later, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
+/* The caller is the only worker and does not run it. */
+TEST(pool_call_that_needs_the_caller_itself_never_runs)
+{
+    weft_pool *pool;
+    atomic_int ran = 0;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.caller = true, .workers = 1}), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, never_runs, &ran, WEFT_FOREVER), -EDEADLK);
+    pool_close(pool); /* runs what was left */
+    CHECK_EQ(atomic_load(&ran), 0);
+}
+
+static void *arrives_late(void *arg)
+{
+    struct pools *pools = arg;
+    atomic_int ran = 0;
+    int home = weft_worker_self();
+    CHECK_EQ(weft_pool_call(pools->b, NULL, WEFT_ANY_WORKER, never_runs, &ran, 0), -ETIMEDOUT);
+    check_at(pools->a, home);
+    CHECK_EQ(atomic_load(&ran), 0);
+    return NULL;
+}
+
+TEST(migrating_pool_call_checks_deadline_on_arrival)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 1, arrives_late, &pools);
+    pools_close(&pools);
 }
 
 static void *leave_for_good(void *arg)
@@ -470,11 +568,11 @@ static void *leave_for_good(void *arg)
 static void *call_and_exit(void *arg)
 {
     struct pools *pools = arg;
-    weft_call_on(pools->b, WEFT_ANY_WORKER, leave_for_good, pools, NULL);
+    weft_pool_call(pools->b, NULL, WEFT_ANY_WORKER, leave_for_good, pools, WEFT_FOREVER);
     check_fail(__FILE__, __LINE__, "weft_fiber_exit came back");
 }
 
-TEST(fiber_can_exit_inside_call_on)
+TEST(fiber_can_exit_inside_pool_call)
 {
     struct pools pools = pools_open(1);
     CHECK(run_in_pool(pools.a, 0, call_and_exit, &pools) == &pools);
@@ -508,8 +606,8 @@ static void *call_until_cancelled(void *arg)
         weft_migration_leave(&side);
     }
     void *result = NULL;
-    CHECK_EQ(weft_call_on(away->nested == 1 ? pools->c : pools->b, WEFT_ANY_WORKER, wait_for_cancel,
-                          &away->waits, &result),
+    CHECK_EQ(weft_pool_call(away->nested == 1 ? pools->c : pools->b, &result, WEFT_ANY_WORKER,
+                            wait_for_cancel, &away->waits, WEFT_FOREVER),
              0);
     CHECK_EQ((intptr_t)result, -ECANCELED);
     if (away->nested) {
@@ -584,7 +682,8 @@ static void *wait_at_gate(void *arg)
 static void *visit_gate(void *arg)
 {
     struct gate *gate = arg;
-    CHECK_EQ(weft_call_on(gate->away, WEFT_ANY_WORKER, wait_at_gate, gate, NULL), 0);
+    CHECK_EQ(weft_pool_call(gate->away, NULL, WEFT_ANY_WORKER, wait_at_gate, gate, WEFT_FOREVER),
+             0);
     gate->back = true;
     return NULL;
 }
@@ -881,7 +980,7 @@ TEST(failed_unpark_on_changes_nothing)
     CHECK_EQ(weft_fiber_unpark_on(member, pools.a, 0), -EPERM);
     CHECK_EQ(weft_fiber_unpark(member), 0);
     CHECK_EQ(weft_join(member, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
 
     enum weft_fiber_state state;

@@ -33,7 +33,7 @@ static void no_core(void)
 static void in_fiber(weft_fn fn)
 {
     no_core();
-    weft_run(fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1});
+    weft_run(NULL, fn, NULL, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER);
 }
 
 static void nop(void *arg)

@@ -242,7 +242,7 @@ static void fill_and_empty(size_t stack_bytes)
     static weft_fiber fibers[MOST];
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 4});
     atomic_int ran = 0;
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, count, &ran, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, count, &ran, WEFT_FOREVER), 0);
     spawn_when_idle(pool, stack_bytes, &ran); /* reserves some stacks of this size */
     for (int round = 0; round < 5; round++) {
         int made = fill(pool, fibers, stack_bytes);
@@ -287,7 +287,7 @@ TEST(fresh_queue_that_cannot_grow_loses_no_fiber)
     }
     CHECK_EQ(weft_pool_submit_batch(pool, jobs, 200), 0);
     await_count(&ran, 200);
-    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, burst, &ran, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, WEFT_ANY_WORKER, burst, &ran, WEFT_FOREVER), 0);
     pool_close(pool);
     CHECK_EQ(atomic_load(&ran), 250);
 }

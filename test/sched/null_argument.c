@@ -45,7 +45,7 @@
     X(weft_chan_recv, "chan", weft_chan_recv(NULL, arg, WEFT_FOREVER))                             \
     X(weft_chan_close, "chan", (weft_chan_close(NULL), 0))                                         \
     X(weft_future_wait, "future", weft_future_wait(NULL, WEFT_FOREVER))                      \
-    X(weft_scope_close, "scope", weft_scope_close(NULL))                                           \
+    X(weft_scope_close, "scope", weft_scope_close(NULL, WEFT_FOREVER))                                           \
     X(weft_scope_spawn, "scope", weft_scope_spawn(NULL, NULL, NULL, NULL, NULL))                   \
     X(weft_pool_start, "pool", weft_pool_start(NULL))                                              \
     X(weft_pool_stop, "pool", weft_pool_stop(NULL, WEFT_STOP_DRAIN, WEFT_FOREVER))                 \
@@ -77,7 +77,6 @@
     X(weft_signal_has, "set", weft_signal_has(NULL, 1))                                            \
     X(weft_bufs_prepend, "buf", (weft_bufs_prepend(&(weft_bufs){0}, NULL), 0))                     \
     X(weft_bufs_join, "from", (weft_bufs_join(&(weft_bufs){0}, NULL), 0))                          \
-    X(weft_bufs_share, "from", weft_bufs_share(&(weft_bufs){0}, NULL))                             \
     X(weft_funcpool_create, "opts", weft_funcpool_create(arg, NULL, NULL, NULL))                   \
     X(weft_out_write, "buf", weft_out_write(NULL, 0, -1, NULL, -1, WEFT_FOREVER))                  \
     X(weft_out_connect, "address", weft_out_connect(NULL, 0, NULL, WEFT_FOREVER))

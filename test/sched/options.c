@@ -182,7 +182,7 @@ static void *report_mask(void *arg)
 static void check_mask_of_worker(weft_pool *pool, int worker, int cpu)
 {
     cpu_set_t mask;
-    CHECK_EQ(weft_call_on(pool, worker, report_mask, &mask, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, worker, report_mask, &mask, WEFT_FOREVER), 0);
     CHECK_EQ(CPU_COUNT(&mask), 1);
     CHECK(CPU_ISSET(cpu, &mask));
 }
@@ -220,7 +220,7 @@ TEST(pool_without_cpu_list_keeps_affinity_mask)
     cpu_set_t mine, theirs;
     CHECK_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-    CHECK_EQ(weft_call_on(pool, 0, report_mask, &theirs, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, report_mask, &theirs, WEFT_FOREVER), 0);
     CHECK(CPU_EQUAL(&mine, &theirs));
     pool_close(pool);
 }
@@ -232,7 +232,7 @@ TEST(caller_is_pinned_during_run_and_mask_is_restored)
     cpu_set_t before, inside, after;
     CHECK_EQ(sched_getaffinity(0, sizeof before, &before), 0);
     struct weft_pool_opts opts = {.workers = 1, .cpus = cpus, .cpu_count = 1};
-    CHECK_EQ(weft_run(report_mask, &inside, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, report_mask, &inside, &opts, WEFT_FOREVER), 0);
     CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
     CHECK_EQ(CPU_COUNT(&inside), 1);
     CHECK(CPU_ISSET(cpus[0], &inside));
@@ -250,7 +250,7 @@ static void *report_thread_name(void *arg)
 static void check_thread_name(weft_pool *pool, int worker, const char *want)
 {
     char name[17] = "";
-    CHECK_EQ(weft_call_on(pool, worker, report_thread_name, name, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, worker, report_thread_name, name, WEFT_FOREVER), 0);
     CHECK_STR(name, want);
 }
 
@@ -273,8 +273,8 @@ TEST(caller_keeps_its_thread_name)
 {
     char before[17] = "", inside[17] = "";
     report_thread_name(before);
-    CHECK_EQ(weft_run(report_thread_name, inside, NULL,
-                      &(struct weft_pool_opts){.name = "other", .workers = 1}),
+    CHECK_EQ(weft_run(NULL, report_thread_name, inside,
+                      &(struct weft_pool_opts){.name = "other", .workers = 1}, WEFT_FOREVER),
              0);
     CHECK_STR(inside, before);
 }
@@ -321,8 +321,8 @@ static void *spawn_one_more(void *arg)
 
 TEST(max_fibers_limits_spawns_from_fibers)
 {
-    CHECK_EQ(weft_run(spawn_one_more, NULL, NULL,
-                      &(struct weft_pool_opts){.workers = 1, .max_fibers = 2}),
+    CHECK_EQ(weft_run(NULL, spawn_one_more, NULL,
+                      &(struct weft_pool_opts){.workers = 1, .max_fibers = 2}, WEFT_FOREVER),
              0);
 }
 
@@ -360,9 +360,11 @@ static void *spawn_five(void *arg)
 TEST(fresh_fibers_start_lifo_by_default_and_fifo_by_option)
 {
     struct order lifo = {.count = 0}, fifo = {.count = 0};
-    CHECK_EQ(weft_run(spawn_five, &lifo, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
-    CHECK_EQ(weft_run(spawn_five, &fifo, NULL,
-                      &(struct weft_pool_opts){.workers = 1, .fresh_order = WEFT_FRESH_FIFO}),
+    CHECK_EQ(
+        weft_run(NULL, spawn_five, &lifo, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_run(NULL, spawn_five, &fifo,
+                      &(struct weft_pool_opts){.workers = 1, .fresh_order = WEFT_FRESH_FIFO},
+                      WEFT_FOREVER),
              0);
     CHECK_EQ(lifo.count, 5);
     CHECK_EQ(fifo.count, 5);
@@ -419,7 +421,7 @@ TEST(fibers_run_with_spinning_off_and_with_long_spinning)
 static void *read_byte(void *in)
 {
     char byte = 0;
-    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
     CHECK_EQ(weft_read(*(int *)in, &byte, 1, WEFT_FOREVER), 1);
     return NULL;
 }
@@ -449,7 +451,7 @@ static void names_no_driver(void *arg)
     setenv("WEFT_DRIVER", "foo", 1); /* NOLINT(concurrency-mt-unsafe) */
     check_refused(NULL);
     CHECK_EQ(weft_loop_create(&loop, NULL), -EINVAL);
-    CHECK_EQ(weft_run(end_at_once, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_run(NULL, end_at_once, NULL, NULL, WEFT_FOREVER), -EINVAL);
     check_taken(&(struct weft_pool_opts){.driver = WEFT_DRIVER_EPOLL}); /* ignored */
     (void)arg;
 }

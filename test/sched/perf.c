@@ -2,6 +2,7 @@
 #include <weft/perf.h>
 
 #include "sched/fixture.h"
+#include "sched/perf.h"
 
 #define MS INT64_C(1000000)
 
@@ -52,7 +53,7 @@ static void end(void)
 
 static void *sleep_a_little(void *arg)
 {
-    CHECK_EQ(weft_sleep(2 * MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(2 * MS)), 0);
     return arg;
 }
 
@@ -160,9 +161,9 @@ TEST(perf_event_names_its_pool)
     listen_for(&all, BIT(type), NULL);
     listen_for(&of_a, BIT(type), a);
     void *arg = (void *)(uintptr_t)type;
-    CHECK_EQ(weft_call_on(a, 0, tells_once, arg, NULL), 0);
+    CHECK_EQ(weft_pool_call(a, NULL, 0, tells_once, arg, WEFT_FOREVER), 0);
     CHECK(all.from == a && of_a.from == a);
-    CHECK_EQ(weft_call_on(b, 0, tells_once, arg, NULL), 0);
+    CHECK_EQ(weft_pool_call(b, NULL, 0, tells_once, arg, WEFT_FOREVER), 0);
     CHECK(all.from == b);
     tells_once(arg);
     CHECK(all.from == NULL); /* a plain thread */
@@ -183,8 +184,8 @@ TEST(runtime_perf_events_reach_callback_of_their_pool)
     listen_for(&of_a, 15, a); /* listener_hears checks the pool */
     listen_for(&of_b, 15, b);
     while (!atomic_load(&of_a.told) || !atomic_load(&of_b.told)) {
-        CHECK_EQ(weft_call_on(a, 0, sleep_a_little, NULL, NULL), 0);
-        CHECK_EQ(weft_call_on(b, 0, sleep_a_little, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_call(a, NULL, 0, sleep_a_little, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_pool_call(b, NULL, 0, sleep_a_little, NULL, WEFT_FOREVER), 0);
     }
     CHECK_EQ(weft_perf_remove(&of_a.perf), 0);
     CHECK_EQ(weft_perf_remove(&of_b.perf), 0);
@@ -197,7 +198,7 @@ TEST(perf_spans_of_accepted_types_only_are_reported)
     int a = weft_perf_register("encode"), b = weft_perf_register("decode");
     CHECK(a >= WEFT_PERF_USER && b > a);
     CHECK_EQ(weft_perf_register("encode"), a);
-    CHECK_STR(weft_perf_name((unsigned)a), "encode");
+    CHECK_STR(weft__perf_name((unsigned)a), "encode");
     CHECK_EQ(weft_perf_begin((unsigned)a), 0); /* no callback is installed */
     begin(BIT(a));
     int64_t began = weft_perf_begin((unsigned)a);
@@ -237,10 +238,10 @@ TEST(perf_names_are_checked_and_types_are_limited)
     static const char any[] =
         "a-name-may-have-any-length-and-is-never-cut-since-it-is-what-finds-it";
     int type = weft_perf_register(any);
-    CHECK_STR(weft_perf_name((unsigned)type), any);
+    CHECK_STR(weft__perf_name((unsigned)type), any);
     CHECK_EQ(weft_perf_register(any), type);
     CHECK_EQ(weft_perf_register("work"), WEFT_PERF_WORK);
-    CHECK(!weft_perf_name(WEFT_PERF_ACQUIRE + 1));
+    CHECK(!weft__perf_name(WEFT_PERF_ACQUIRE + 1));
     int last = 0;
     for (int i = 0; last >= 0; i++) {
         snprintf(name, sizeof name, "fill-%d", i);
@@ -248,8 +249,8 @@ TEST(perf_names_are_checked_and_types_are_limited)
         CHECK(i <= WEFT_PERF_TYPES);
     }
     CHECK_EQ(last, -ENOSPC);
-    CHECK(weft_perf_name(WEFT_PERF_TYPES - 1));
-    CHECK(!weft_perf_name(WEFT_PERF_TYPES));
+    CHECK(weft__perf_name(WEFT_PERF_TYPES - 1));
+    CHECK(!weft__perf_name(WEFT_PERF_TYPES));
     CHECK_EQ(weft_perf_register("encode") >= 0, 1); /* an already registered name is still found */
 }
 
@@ -268,7 +269,7 @@ TEST(perf_reports_worker_sleep_and_work_spans)
 {
     begin(BIT(WEFT_PERF_POLL) | BIT(WEFT_PERF_WORK));
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
-    CHECK_EQ(weft_call_on(pool, 0, sleep_until_told, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, sleep_until_told, NULL, WEFT_FOREVER), 0);
     pool_close(pool);
     end();
     CHECK(costs[WEFT_PERF_POLL] > 0);

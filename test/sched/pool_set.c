@@ -89,7 +89,9 @@ TEST(pool_set_members_are_one_thread_pools)
         weft_pool *member = weft_pool_set_member(pools, i);
         CHECK_EQ(weft_pool_workers(member), 1);
         memset(&places[i], 0, sizeof places[i]);
-        CHECK_EQ(weft_call_on(member, WEFT_ANY_WORKER, report_place, &places[i], NULL), 0);
+        CHECK_EQ(
+            weft_pool_call(member, NULL, WEFT_ANY_WORKER, report_place, &places[i], WEFT_FOREVER),
+            0);
         CHECK(places[i].pool == member);
         CHECK_EQ(places[i].worker, 0);
         char name[17];
@@ -119,7 +121,9 @@ TEST(pool_set_members_are_pinned_to_cpu_list_in_turn)
         &(struct weft_pool_set_opts){.members = 3, .cpus = cpus, .cpu_count = (size_t)n});
     for (unsigned i = 0; i < 3; i++) {
         struct place place;
-        CHECK_EQ(weft_call_on(weft_pool_set_member(pools, i), 0, report_place, &place, NULL), 0);
+        CHECK_EQ(weft_pool_call(weft_pool_set_member(pools, i), NULL, 0, report_place, &place,
+                                WEFT_FOREVER),
+                 0);
         CHECK_EQ(CPU_COUNT(&place.cpus), 1);
         CHECK(CPU_ISSET(cpus[i % (unsigned)n], &place.cpus));
     }
@@ -153,7 +157,7 @@ TEST(round_robin_visits_members_in_turn)
 {
     weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
     for (unsigned i = 0; i < 10; i++) {
-        CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, i % 3));
+        CHECK(weft__pool_set_next(pools) == weft_pool_set_member(pools, i % 3));
     }
     for (unsigned i = 10; i < 30; i++) { /* submit, spawn and call use the same rule */
         struct place place = {.pool = NULL};
@@ -162,7 +166,7 @@ TEST(round_robin_visits_members_in_turn)
             CHECK_EQ(weft_pool_set_spawn(pools, &fiber, report_place, &place, NULL), 0);
             CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         } else {
-            CHECK_EQ(weft_pool_set_call(pools, report_place, &place, NULL), 0);
+            CHECK_EQ(weft_pool_set_call(pools, NULL, report_place, &place, WEFT_FOREVER), 0);
         }
         CHECK(place.pool == weft_pool_set_member(pools, i % 3));
     }
@@ -211,7 +215,7 @@ static void *submit_and_pick(void *arg)
         weft_pool *next[AT_ONCE];
         meet(s->meetings, n);
         for (int i = 0; i < AT_ONCE; i++) {
-            next[i] = weft_pool_set_next(s->pools);
+            next[i] = weft__pool_set_next(s->pools);
         }
         for (int i = 0; i < 4 * AT_ONCE; i++) {
             s->picked[i % 4] += next[i / 4] == members[i % 4];
@@ -264,14 +268,14 @@ TEST(least_loaded_picks_member_with_fewest_fibers)
         CHECK_EQ(weft_pool_spawn(weft_pool_set_member(pools, at[i]), &held[i], hold, NULL, NULL),
                  0);
     }
-    CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 1));
-    CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 1)); /* picking adds no load */
+    CHECK(weft__pool_set_next(pools) == weft_pool_set_member(pools, 1));
+    CHECK(weft__pool_set_next(pools) == weft_pool_set_member(pools, 1)); /* picking adds no load */
     CHECK_EQ(weft_fiber_unpark(held[4]), 0);
     CHECK_EQ(weft_fiber_unpark(held[5]), 0);
     while (pool_live(weft_pool_set_member(pools, 2)) > 0) {
         sched_yield();
     }
-    CHECK(weft_pool_set_next(pools) == weft_pool_set_member(pools, 2));
+    CHECK(weft__pool_set_next(pools) == weft_pool_set_member(pools, 2));
     weft_fiber more;
     CHECK_EQ(weft_pool_set_spawn(pools, &more, hold, NULL, NULL), 0);
     CHECK_EQ(pool_live(weft_pool_set_member(pools, 2)), 1);
@@ -325,7 +329,7 @@ static void *submit_from_inside(void *arg)
     weft_pool *here = weft_pool_self();
     struct weft_worker_stats before, after;
     weft_fiber created;
-    CHECK_EQ(weft_worker_stats(here, 0, &before), 0);
+    CHECK_EQ(weft_worker_stats(here, &before, 0), 0);
     for (int i = 0; i < 10; i++) {
         CHECK_EQ(weft_pool_submit(here, end_at_once, NULL), 0);
     }
@@ -333,7 +337,7 @@ static void *submit_from_inside(void *arg)
     CHECK_EQ(weft_pool_spawn(here, NULL, end_at_once, NULL, &opts), 0);
     CHECK_EQ(weft_fiber_create(&created, end_at_once, NULL, &opts), 0);
     CHECK_EQ(weft_fiber_submit(created, here, 0), 0);
-    CHECK_EQ(weft_worker_stats(here, 0, &after), 0);
+    CHECK_EQ(weft_worker_stats(here, &after, 0), 0);
     struct weft_pool_stats pool;
     weft_pool_stats(here, &pool);
     CHECK_EQ(after.fresh, before.fresh + 10);
@@ -345,7 +349,7 @@ static void *submit_from_inside(void *arg)
 TEST(submit_from_own_member_thread_skips_inbox)
 {
     weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 1});
-    CHECK_EQ(weft_pool_set_call(pools, submit_from_inside, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_set_call(pools, NULL, submit_from_inside, NULL, WEFT_FOREVER), 0);
     pool_set_close(pools);
 }
 
@@ -365,7 +369,7 @@ static void *call_pool_set(void *arg)
     int worker = weft_worker_self();
     for (intptr_t i = 0; i < 50; i++) {
         void *result = NULL;
-        CHECK_EQ(weft_pool_set_call(arg, square, (void *)i, &result), 0);
+        CHECK_EQ(weft_pool_set_call(arg, &result, square, (void *)i, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i * i);
         CHECK(weft_pool_self() == home);
         CHECK_EQ(weft_worker_self(), worker);
@@ -390,7 +394,7 @@ TEST(plain_thread_can_call_pool_set)
     weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 2});
     for (intptr_t i = 0; i < 20; i++) {
         void *result = NULL;
-        CHECK_EQ(weft_pool_set_call(pools, square, (void *)i, &result), 0);
+        CHECK_EQ(weft_pool_set_call(pools, &result, square, (void *)i, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i * i);
     }
     pool_set_close(pools);
@@ -426,7 +430,9 @@ static void *call_meanwhile(void *arg)
 {
     struct meanwhile *meanwhile = arg;
     CHECK_EQ(weft_spawn(NULL, make_progress, meanwhile, NULL), 0);
-    CHECK_EQ(weft_pool_set_call(meanwhile->pools, compute_until_progress, meanwhile, NULL), 0);
+    CHECK_EQ(
+        weft_pool_set_call(meanwhile->pools, NULL, compute_until_progress, meanwhile, WEFT_FOREVER),
+        0);
     CHECK(atomic_load(&meanwhile->progress));
     return NULL;
 }
@@ -442,7 +448,7 @@ TEST(pool_set_call_does_not_block_worker_of_caller)
 static void *call_stopped(void *arg)
 {
     weft_pool *home = weft_pool_self();
-    CHECK_EQ(weft_pool_set_call(arg, square, NULL, NULL), -ESHUTDOWN);
+    CHECK_EQ(weft_pool_set_call(arg, NULL, square, NULL, WEFT_FOREVER), -ESHUTDOWN);
     CHECK(weft_pool_self() == home);
     return NULL;
 }
@@ -454,7 +460,7 @@ TEST(stopped_pool_set_rejects_calls_and_fiber_stays)
     run_in_fiber(1, call_stopped, pools);
     CHECK_EQ(weft_pool_set_submit(pools, square, NULL), -ESHUTDOWN);
     CHECK_EQ(weft_pool_set_start(pools), 0); /* and starts again */
-    CHECK_EQ(weft_pool_set_call(pools, square, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_set_call(pools, NULL, square, NULL, WEFT_FOREVER), 0);
     pool_set_close(pools);
 }
 
@@ -519,9 +525,9 @@ static void *stop_own_crew(void *arg)
 TEST(pool_set_stop_tries_all_members_and_returns_first_error)
 {
     weft_pool_set *pools = pool_set_open(&(struct weft_pool_set_opts){.members = 3});
-    CHECK_EQ(
-        weft_call_on(weft_pool_set_member(pools, 1), WEFT_ANY_WORKER, stop_own_crew, pools, NULL),
-        0);
+    CHECK_EQ(weft_pool_call(weft_pool_set_member(pools, 1), NULL, WEFT_ANY_WORKER, stop_own_crew,
+                            pools, WEFT_FOREVER),
+             0);
     for (unsigned i = 0; i < 3; i++) {
         CHECK_EQ(weft_pool_submit(weft_pool_set_member(pools, i), end_at_once, NULL), -ESHUTDOWN);
     }

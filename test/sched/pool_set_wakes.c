@@ -25,7 +25,7 @@ static uint64_t wakes_of(weft_pool_set *pools)
     uint64_t sum = 0;
     for (unsigned i = 0; i < weft_pool_set_size(pools); i++) {
         struct weft_worker_stats stats;
-        CHECK_EQ(weft_worker_stats(weft_pool_set_member(pools, i), 0, &stats), 0);
+        CHECK_EQ(weft_worker_stats(weft_pool_set_member(pools, i), &stats, 0), 0);
         sum += stats.wakes;
     }
     return sum;

@@ -87,7 +87,7 @@ static void *never_rest(void *arg)
 {
     (void)arg;
     while (!over) {
-        weft_sleep(2000000);
+        weft_sleep(weft_after(2000000));
     }
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "sched/fixture.h"
+#include "sched/pool.h"
 
 #ifdef __x86_64__
 
@@ -15,7 +16,7 @@ static int picked[MEMBERS], steps;
 
 static void pick(void)
 {
-    const weft_pool *next = weft_pool_set_next(pools);
+    const weft_pool *next = weft__pool_set_next(pools);
     for (int i = 0; i < MEMBERS; i++) {
         picked[i] += next == members[i];
     }

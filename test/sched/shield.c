@@ -17,7 +17,7 @@ static void *waits_shielded(void *arg)
     }
     atomic_fetch_add(&inside, 1);
     CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     for (int i = 0; i < depth; i++) {
         CHECK_EQ(weft_fiber_park(weft_after(1000)), -ETIMEDOUT);
         weft_fiber_shield_leave();
@@ -63,15 +63,15 @@ static void *pending_before_enter(void *arg)
     CHECK_EQ(weft_fiber_interrupt(weft_self()), 0);
     weft_fiber_shield_enter();
     CHECK(weft_fiber_is_interrupted()); /* a pending interrupt can be queried */
-    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     CHECK(weft_fiber_is_cancelled());
-    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
     weft_fiber_shield_leave();
-    CHECK_EQ(weft_sleep(1000), -ECANCELED);
+    CHECK_EQ(weft_sleep(weft_after(1000)), -ECANCELED);
     CHECK(weft_fiber_is_interrupted());
     weft_fiber_shield_enter(); /* for the cleanups of a cancelled fiber */
-    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_sleep(weft_after(1000)), 0);
     weft_fiber_shield_leave();
     CHECK_EQ(weft_fiber_park(WEFT_FOREVER), -ECANCELED);
     return arg;
@@ -85,9 +85,9 @@ TEST(cancel_pending_before_shield_is_delivered_after_leave)
 static void cleans_up(void *arg)
 {
     weft_fiber_shield_enter();
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     weft_fiber_shield_leave();
-    CHECK_EQ(weft_sleep(MS), -ECANCELED);
+    CHECK_EQ(weft_sleep(weft_after(MS)), -ECANCELED);
     atomic_fetch_add((atomic_int *)arg, 1);
 }
 

@@ -491,7 +491,7 @@ static void *fills_the_pool(void *arg)
 TEST(max_fibers_limit_is_exact)
 {
     struct weft_pool_opts opts = {.workers = 1, .max_fibers = LIMIT};
-    CHECK_EQ(weft_run(fills_the_pool, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fills_the_pool, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 struct crowd {

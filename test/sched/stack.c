@@ -241,7 +241,7 @@ TEST(recycled_stack_keeps_no_state_of_previous_fiber)
     for (int i = 0; i < 2000; i++) {
         CHECK_EQ(weft_pool_submit(pool, leave_traces, &key), 0);
         if (i % 500 == 0) {
-            weft_stack_trim();
+            weft_memory_trim();
         }
     }
     pool_close(pool);

@@ -20,7 +20,7 @@ static void *note_victim(void *arg)
     if (weft_worker_self() != 0 || atomic_load(&scene.over)) {
         return NULL;
     }
-    CHECK_EQ(weft_worker_stats(scene.pool, 0, &stats), 0);
+    CHECK_EQ(weft_worker_stats(scene.pool, &stats, 0), 0);
     if (stats.steals != scene.steals) {
         scene.steals = stats.steals;
         scene.victims[scene.n++] = (int)(intptr_t)arg;

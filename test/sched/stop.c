@@ -222,7 +222,8 @@ TEST(unknown_stop_mode_is_rejected)
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
     CHECK_EQ(weft_pool_stop(pool, (enum weft_stop_mode)9, WEFT_FOREVER), -EINVAL);
     atomic_int ran = 0;
-    CHECK_EQ(weft_call_on(pool, 0, count_up, &ran, NULL), 0); /* nothing was stopped */
+    CHECK_EQ(weft_pool_call(pool, NULL, 0, count_up, &ran, WEFT_FOREVER),
+             0); /* nothing was stopped */
     pool_close(pool);
 }
 

@@ -338,7 +338,7 @@ static void await_parked(weft_pool *pool, unsigned worker)
     struct weft_worker_stats stats;
     do {
         sched_yield();
-        CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+        CHECK_EQ(weft_worker_stats(pool, &stats, worker), 0);
     } while (stats.state != WEFT_WORKER_PARKED);
 }
 

@@ -18,7 +18,8 @@ static void *is_cancelled_and_goes_on(void *arg)
     int state;
     CHECK_EQ(pthread_cancel(pthread_self()), 0);
     pthread_testcancel();
-    CHECK_EQ(weft_sleep(1000000), 0); /* its worker sleeps in the kernel, at cancellation points */
+    CHECK_EQ(weft_sleep(weft_after(1000000)),
+             0); /* its worker sleeps in the kernel, at cancellation points */
     pthread_testcancel();
     CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state), 0);
     CHECK_EQ(state, PTHREAD_CANCEL_DISABLE);
@@ -44,7 +45,7 @@ TEST(pthread_cancel_of_blocking_thread_has_no_effect)
 {
     int arg;
     void *result = NULL;
-    CHECK_EQ(weft_blocking_call(NULL, is_cancelled_and_goes_on, &arg, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(NULL, &result, is_cancelled_and_goes_on, &arg, WEFT_FOREVER), 0);
     CHECK(result == &arg);
 }
 
@@ -53,7 +54,8 @@ static atomic_bool given_back;
 
 static void *lends_its_thread(void *arg)
 {
-    CHECK_EQ(weft_run(is_cancelled_and_goes_on, NULL, NULL, &(struct weft_pool_opts){.workers = 1}),
+    CHECK_EQ(weft_run(NULL, is_cancelled_and_goes_on, NULL, &(struct weft_pool_opts){.workers = 1},
+                      WEFT_FOREVER),
              0);
     atomic_store(&given_back, true);
     pthread_testcancel();
@@ -108,7 +110,8 @@ static void in_a_pool(void *arg)
 
 static void on_the_callers_thread(void *arg)
 {
-    weft_run(exits, arg, NULL, &(struct weft_pool_opts){.workers = 1, .name = "near"});
+    weft_run(NULL, exits, arg, &(struct weft_pool_opts){.workers = 1, .name = "near"},
+             WEFT_FOREVER);
 }
 
 static void in_a_hosts_loop(void *arg)
@@ -132,7 +135,7 @@ TEST(pthread_exit_in_fiber_aborts_with_fiber_name)
 
 static void in_the_blocking_pool(void *arg)
 {
-    weft_blocking_call(NULL, exits, &arg, NULL, WEFT_FOREVER);
+    weft_blocking_call(NULL, NULL, exits, &arg, WEFT_FOREVER);
 }
 
 TEST(pthread_exit_in_blocking_function_aborts_with_message)
@@ -152,13 +155,13 @@ static void *waits_for_timer(void *arg)
     static weft_timer timer;
     weft_timer_init(&timer, times_out, NULL, NULL);
     weft_timer_set(&timer, weft_after(1000000));
-    weft_sleep_until(WEFT_FOREVER);
+    weft_sleep(WEFT_FOREVER);
     return arg;
 }
 
 static void in_a_callback(void *arg)
 {
-    weft_run(waits_for_timer, arg, NULL, &(struct weft_pool_opts){.workers = 1});
+    weft_run(NULL, waits_for_timer, arg, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER);
 }
 
 TEST(pthread_exit_in_timer_callback_aborts_with_message)

@@ -8,6 +8,7 @@
 #include <malloc.h>
 
 #define CHECK_OWN_MAIN
+#include "buf/bufs.h"
 #include "stress/actor_population.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -49,7 +50,7 @@ static size_t run_once(long actors, double seconds)
                                        .keepers = actors / 100 + 1,
                                        .children = actors / 10 + 1,
                                        .seconds = seconds});
-    weft_buf_trim_pools();
+    weft__buf_trim_pools();
     return in_use();
 }
 

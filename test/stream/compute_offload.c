@@ -128,7 +128,7 @@ EACH_DRIVER(offloaded_work_returns_to_original_io_worker)
              0);
     CHECK_EQ(weft_pool_spawn(compute, &computer, compute_all, NULL, NULL), 0);
     CHECK_EQ(weft_pool_spawn(compute, &burner, saturates, NULL, NULL), 0);
-    CHECK_EQ(weft_run(app, NULL, NULL, &io), 0);
+    CHECK_EQ(weft_run(NULL, app, NULL, &io, WEFT_FOREVER), 0);
     atomic_store(&saturated, false);
     weft_chan_close(jobs);
     CHECK_EQ(weft_join(burner, NULL, WEFT_FOREVER), 0);

@@ -110,8 +110,8 @@ EACH_DRIVER(every_outbox_peer_gets_every_frame_without_copy)
 {
     const struct weft_pool_opts one = {.workers = 1, .driver = driver};
     const struct weft_pool_opts three = {.workers = 3, .driver = driver};
-    CHECK_EQ(weft_run(fans_out, NULL, NULL, &one), 0);
-    CHECK_EQ(weft_run(fans_out, NULL, NULL, &three), 0);
+    CHECK_EQ(weft_run(NULL, fans_out, NULL, &one, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_run(NULL, fans_out, NULL, &three, WEFT_FOREVER), 0);
 }
 
 /* --- slow receivers -------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static void *slow_peer(void *arg)
 EACH_DRIVER(slow_outbox_peer_is_refused_alone)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(slow_peer, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, slow_peer, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* --- run interrupted, and run again ----------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void *ended(void *arg)
 EACH_DRIVER(outbox_run_resumes_at_interrupted_byte)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(ended, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, ended, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* --- a peer that does not read ---------------------------------------------------------------- */
@@ -225,7 +225,7 @@ static void *stalled(void *arg)
 EACH_DRIVER(stalled_outbox_peer_ends_run)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(stalled, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, stalled, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 /* Each pause is below the limit, and several of them pass before there is buffer space. One worker:
@@ -240,7 +240,7 @@ static void *unhurried(void *arg)
     weft_outbox_close(&peer->outbox);
     CHECK_EQ(weft_spawn(&peer->writer, runs, peer, NULL), 0);
     do {
-        weft_sleep(60000000);
+        weft_sleep(weft_after(60000000));
         size_t have = 0;
         while (have < 2 * sizeof part &&
                (n = weft_read(peer->ends[1], part, sizeof part, WEFT_FOREVER)) > 0) {
@@ -254,5 +254,5 @@ static void *unhurried(void *arg)
 EACH_DRIVER(slowly_reading_outbox_peer_is_kept)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(unhurried, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, unhurried, NULL, &opts, WEFT_FOREVER), 0);
 }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "buf/bufs.h"
 #include "io/drivers.h"
 
 /* --- a source that returns pieces ----------------------------------------------------------- */
@@ -116,7 +117,7 @@ TEST(reader_line_beyond_limit_is_refused_and_stays_buffered)
         open_script(&reader, &script, 10, 4); /* the line with its terminator has 11 */
         CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
         CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), -EMSGSIZE);
-        CHECK(weft_reader_peek(&reader, 10, &bytes, WEFT_FOREVER) >= 10);
+        CHECK(weft_reader_peek(&reader, &bytes, 10, WEFT_FOREVER) >= 10);
         CHECK_EQ(memcmp(bytes, "0123456789", 10), 0);
         weft_reader_consume(&reader, 10);
         CHECK_EQ(weft_reader_read_line(&reader, &line, WEFT_FOREVER), 0);
@@ -141,13 +142,13 @@ TEST(reader_finds_delimiter_split_across_chunks)
         for (size_t chunk = 1; chunk < 8; chunk++) {
             script.at = 0;
             open_script(&reader, &script, 0, chunk);
-            CHECK_EQ(weft_reader_read_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), 5);
+            CHECK_EQ(weft_reader_read_until(&reader, &out, "\r\n\r\n", 4, WEFT_FOREVER), 5);
             CHECK_EQ(memcmp(out, "a\r\nb\r", 5), 0);
-            CHECK_EQ(weft_reader_read_until(&reader, "\r\n\r\n", 4, &out, WEFT_FOREVER), -ENODATA);
-            CHECK_EQ(weft_reader_peek(&reader, 4, &out, WEFT_FOREVER) >= 4, 1);
+            CHECK_EQ(weft_reader_read_until(&reader, &out, "\r\n\r\n", 4, WEFT_FOREVER), -ENODATA);
+            CHECK_EQ(weft_reader_peek(&reader, &out, 4, WEFT_FOREVER) >= 4, 1);
             CHECK_EQ(memcmp(out, "body", 4), 0);
-            CHECK_EQ(weft_reader_read_until(&reader, "\r\n", 2, &out, WEFT_FOREVER), 4);
-            CHECK_EQ(weft_reader_peek(&reader, 10, &out, WEFT_FOREVER), 1);
+            CHECK_EQ(weft_reader_read_until(&reader, &out, "\r\n", 2, WEFT_FOREVER), 4);
+            CHECK_EQ(weft_reader_peek(&reader, &out, 10, WEFT_FOREVER), 1);
             weft_reader_deinit(&reader);
         }
     }
@@ -178,7 +179,7 @@ static void mixture(uint64_t seed)
         ssize_t got;
         switch (draw(6)) {
         case 0:
-            got = weft_reader_peek(&reader, n, &bytes, WEFT_FOREVER);
+            got = weft_reader_peek(&reader, &bytes, n, WEFT_FOREVER);
             if (got >= 0) {
                 CHECK((size_t)got >= n || (size_t)got == left);
                 CHECK_EQ(memcmp(bytes, text + at, (size_t)got), 0);
@@ -202,7 +203,7 @@ static void mixture(uint64_t seed)
             break;
         case 3: {
             size_t before = kept.bytes;
-            got = weft_reader_read_bufs(&reader, n, &kept, WEFT_FOREVER);
+            got = weft_reader_read_bufs(&reader, &kept, n, WEFT_FOREVER);
             CHECK_EQ(kept.bytes, before + (got == 0 ? n : 0));
             CHECK_EQ(weft_bufs_copy(&kept, before, copy, n), got == 0 ? n : 0);
             CHECK(got != 0 || memcmp(copy, text + at, n) == 0);
@@ -254,12 +255,12 @@ TEST(reader_consume_and_buffered_keep_pointers_valid)
     weft_reader reader;
     const unsigned char *first, *again;
     open_script(&reader, &script, 0, 64);
-    CHECK(weft_reader_peek(&reader, 14, &first, WEFT_FOREVER) >= 14);
+    CHECK(weft_reader_peek(&reader, &first, 14, WEFT_FOREVER) >= 14);
     CHECK(weft_reader_buffered(&reader) >= 14);
     CHECK_EQ(memcmp(first, "one two three ", 14), 0);
     weft_reader_consume(&reader, 4);
     CHECK_EQ(memcmp(first + 4, "two three ", 10), 0);
-    CHECK(weft_reader_peek(&reader, 10, &again, WEFT_FOREVER) >= 10);
+    CHECK(weft_reader_peek(&reader, &again, 10, WEFT_FOREVER) >= 10);
     CHECK(again == first + 4);
     weft_reader_deinit(&reader);
 }
@@ -271,12 +272,12 @@ TEST(reader_request_beyond_limit_returns_emsgsize)
     const unsigned char *bytes;
     struct script script = {.bytes = "abc", .len = 3, .piece = 9};
     open_script(&reader, &script, 16, 16);
-    CHECK_EQ(weft_reader_peek(&reader, 17, &bytes, WEFT_FOREVER), -EMSGSIZE);
-    CHECK_EQ(weft_reader_read_bufs(&reader, 17, &out, WEFT_FOREVER), -EMSGSIZE);
-    CHECK_EQ(weft_reader_read_bufs(&reader, 4, &out, WEFT_FOREVER), -ENODATA);
-    CHECK_EQ(weft_reader_peek(&reader, 16, &bytes, WEFT_FOREVER), 3); /* nothing was lost */
-    CHECK_EQ(weft_reader_read_bufs(&reader, 3, &out, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_reader_peek(&reader, 1, &bytes, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 17, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_reader_read_bufs(&reader, &out, 17, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_reader_read_bufs(&reader, &out, 4, WEFT_FOREVER), -ENODATA);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 16, WEFT_FOREVER), 3); /* nothing was lost */
+    CHECK_EQ(weft_reader_read_bufs(&reader, &out, 3, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 1, WEFT_FOREVER), 0);
     CHECK_EQ(out.bytes, 3);
     weft_bufs_free(&out);
     weft_reader_deinit(&reader);
@@ -291,7 +292,7 @@ TEST(reader_without_memory_loses_no_bytes)
     text[sizeof text - 1] = '\n';
     struct script script = {.bytes = text, .len = sizeof text, .piece = 50};
     int failed = 0;
-    weft_buf_trim_pools(); /* otherwise the data would come from there */
+    weft__buf_trim_pools(); /* otherwise the data would come from there */
     for (long fail = 1; fail < 20; fail++) {
         script.at = 0;
         open_script(&reader, &script, 0, 100);
@@ -304,7 +305,7 @@ TEST(reader_without_memory_loses_no_bytes)
         CHECK_EQ(n, sizeof text - 1);
         CHECK_EQ(memcmp(line, text, sizeof text - 1), 0);
         weft_reader_deinit(&reader);
-        weft_buf_trim_pools();
+        weft__buf_trim_pools();
     }
     CHECK(failed > 5);
 }
@@ -348,6 +349,6 @@ static void *reads(void *free_when_idle)
 EACH_DRIVER(reader_line_from_socket_honours_deadline)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(reads, NULL, NULL, &opts), 0);
-    CHECK_EQ(weft_run(reads, ends, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, reads, NULL, &opts, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_run(NULL, reads, ends, &opts, WEFT_FOREVER), 0);
 }

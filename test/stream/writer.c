@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "buf/bufs.h"
 #include "io/drivers.h"
 
 /* What was written, and in which writes. */
@@ -166,7 +167,7 @@ TEST(writer_append_without_memory_appends_nothing)
     for (long fail = 1; fail < 5; fail++) {
         begin(&writer, 0, SIZE_MAX);
         size_t expected = 0;
-        weft_buf_trim_pools(); /* otherwise the data would come from there */
+        weft__buf_trim_pools(); /* otherwise the data would come from there */
         weft__alloc_fail_after(fail, false);
         for (int i = 0; i < 4; i++) {
             int err = weft_writer_append(&writer, block, sizeof block, 0);
@@ -229,5 +230,5 @@ static void *to_a_socket(void *arg)
 EACH_DRIVER(writer_waits_for_slow_peer_until_deadline)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
-    CHECK_EQ(weft_run(to_a_socket, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, to_a_socket, NULL, &opts, WEFT_FOREVER), 0);
 }

@@ -50,7 +50,7 @@ static void hand_on(struct server *s, uint64_t call)
 {
     weft_pid to = pick(&s->rand);
     if (weft_actor_call_transfer(call, to) == 0) {
-        weft_actor_send(to, "take", call, NULL); /* else it ends with that server */
+        weft_actor_send(to, "take", call, NULL, WEFT_BY_POLICY); /* else it ends with that server */
     } else {
         keep(s, call);
     }
@@ -179,7 +179,7 @@ static void *call_often(void *arg)
         bool patient;
         int64_t deadline = draw_deadline(&rand, &patient);
         atomic_fetch_add(&made, 1);
-        count(weft_actor_call(pick(&rand), "call", NULL, NULL, deadline), patient);
+        count(weft_actor_call(pick(&rand), NULL, "call", NULL, deadline), patient);
     }
     atomic_fetch_sub(&callers, 1);
     return NULL;

@@ -66,7 +66,7 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
     case 2:
         tag = take_tag(n);
         if (tag < TAGS) {
-            CHECK_EQ(weft_out_after(out, tag, next(&n->rand) % MS), 0);
+            CHECK_EQ(weft_out_at(out, tag, weft_after(next(&n->rand) % MS)), 0);
         }
         break;
     case 3:
@@ -74,21 +74,21 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
         if (tag < TAGS) {
             /* Two actors that wait for capacity in each other's mailbox, and take no messages
              * meanwhile, would wait for ever. */
-            CHECK_EQ(weft_out_send_until(out, tag, to, "send", 0, weft_buf_copy("x", 1),
-                                         weft_after(next(&n->rand) % MS)),
+            CHECK_EQ(weft_out_send(out, tag, to, "send", 0, weft_buf_copy("x", 1),
+                                   weft_after(next(&n->rand) % MS)),
                      0);
         }
         break;
     case 4:
-        weft_actor_send_after(to, "after", 0, weft_buf_copy("x", 1), next(&n->rand) % MS,
-                              &n->timer);
+        weft_actor_send_at(to, &n->timer, "after", 0, weft_buf_copy("x", 1),
+                           weft_after(next(&n->rand) % MS));
         break;
     case 5:
         weft_actor_send_cancel(n->timer);
         break;
     default:
-        weft_actor_send(to, "plain", 0, weft_buf_copy("x", 1));
-        weft_actor_send(weft_actor_pid(self), "plain", 0, NULL);
+        weft_actor_send(to, "plain", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY);
+        weft_actor_send(weft_actor_pid(self), "plain", 0, NULL, WEFT_BY_POLICY);
     }
 }
 
@@ -166,7 +166,7 @@ static void put(unsigned slot, unsigned kind)
     CHECK_EQ(weft_actor_spawn(host, &pid, &kinds[kind % 3], NULL, NULL), 0);
     host_number = pid.host;
     atomic_store(&ids[slot], pid.id);
-    weft_actor_send(pid, "begin", 0, NULL);
+    weft_actor_send(pid, "begin", 0, NULL, WEFT_BY_POLICY);
 }
 
 /* Kills and replaces actors, calls and sends from outside. */
@@ -185,18 +185,18 @@ static void *disturb(void *arg)
             put(slot, next(&rand));
             break;
         case 1:
-            err = weft_actor_call(pid, "call", weft_buf_copy("x", 1), &reply,
+            err = weft_actor_call(pid, &reply, "call", weft_buf_copy("x", 1),
                                   weft_after(next(&rand) % (MS / 4)));
             CHECK(err == 0 || err == -ETIMEDOUT || err == -ESRCH || err == -EOWNERDEAD ||
                   err == -ENOBUFS);
             weft_buf_free(reply);
             break;
         case 2:
-            err = weft_actor_send_until(pid, "until", 0, NULL, weft_after(next(&rand) % (MS / 4)));
+            err = weft_actor_send(pid, "until", 0, NULL, weft_after(next(&rand) % (MS / 4)));
             CHECK(err == 0 || err == -ETIMEDOUT || err == -ESRCH);
             break;
         default:
-            err = weft_actor_send(pid, "outside", 0, weft_buf_copy("x", 1));
+            err = weft_actor_send(pid, "outside", 0, weft_buf_copy("x", 1), WEFT_BY_POLICY);
             CHECK(err == 0 || err == -ENOBUFS || err == -ESRCH);
         }
     }

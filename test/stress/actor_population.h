@@ -79,7 +79,7 @@ static void adopts(struct weft__rand *rand)
 {
     uint64_t seed = weft__rand_next(rand);
     weft_pid crowd = society.crowds[roll(rand, CROWDS)], child;
-    int err = weft_supervisor_add(crowd, weft_buf_copy(&seed, sizeof seed), &child, WEFT_FOREVER);
+    int err = weft_supervisor_add(crowd, &child, weft_buf_copy(&seed, sizeof seed), WEFT_FOREVER);
     CHECK(err == 0 || err == -EAGAIN);
     if (err) {
         return;
@@ -127,11 +127,11 @@ static void meddle(struct weft__rand *rand, uint64_t *tag)
     case 11:
     case 12:
     case 13:
-        weft_actor_send(society.keepers[roll(rand, (unsigned)society.opts->keepers)], "go", 0,
-                        NULL);
+        weft_actor_send(society.keepers[roll(rand, (unsigned)society.opts->keepers)], "go", 0, NULL,
+                        WEFT_BY_POLICY);
         break;
     case 14:
-        weft_actor_call(pid, "call", NULL, NULL, weft_after(1000000));
+        weft_actor_call(pid, NULL, "call", NULL, weft_after(1000000));
         break;
     case 15:
         if (roll(rand, 16) == 0) { /* the caller may wait for long */

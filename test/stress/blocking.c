@@ -77,7 +77,7 @@ static long on_stack(uint64_t i)
 {
     long number = 0;
     void *result = NULL;
-    int err = weft_blocking_call(blocking, add, &number, &result,
+    int err = weft_blocking_call(blocking, &result, add, &number,
                                  i % 3 ? weft_after((int64_t)(i * 7919 % 300000)) : WEFT_FOREVER);
     CHECK(err == 0 || err == -ETIMEDOUT);
     CHECK_EQ(number, err == 0);

@@ -144,7 +144,7 @@ TEST(repeated_run_of_caller_always_returns)
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_pool *pool = pool_open(workers, true);
         for (intptr_t i = 0; i < check_scale(5000); i++) {
-            CHECK_EQ(weft_pool_run(pool, go_elsewhere, (void *)i, NULL), 0);
+            CHECK_EQ(weft_pool_run(pool, NULL, go_elsewhere, (void *)i, WEFT_FOREVER), 0);
             watchdog_progress();
         }
         watched_close(pool);
@@ -171,7 +171,7 @@ static void *hop_on(void *arg)
         if (way / 6 % 2) {
             CHECK_EQ(weft_fiber_migrate(to, worker), 0);
         } else {
-            CHECK_EQ(weft_call_on(to, worker, nothing, NULL, NULL), 0);
+            CHECK_EQ(weft_pool_call(to, NULL, worker, nothing, NULL, WEFT_FOREVER), 0);
         }
         watchdog_progress();
     }

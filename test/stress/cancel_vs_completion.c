@@ -189,7 +189,7 @@ EACH_DRIVER(read_racing_with_cancel_or_timeout_loses_no_byte)
     open_pairs(check_scale(20000));
     watchdog_start("read_racing_with_cancel_or_timeout_loses_no_byte");
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
-    CHECK_EQ(weft_run(race, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, race, NULL, &opts, WEFT_FOREVER), 0);
     for (int i = 0; i < PAIRS; i++) {
         CHECK_EQ(weft_close(pairs[i].ends[0]), 0);
         CHECK_EQ(weft_close(pairs[i].ends[1]), 0);
@@ -235,7 +235,7 @@ static void start_read(int i)
     CHECK(one);
     under_way[i] = one;
     weft_op_init(&one->op, loop, read_ended, (void *)(intptr_t)i);
-    CHECK_EQ(weft_op_recv(&one->op, pairs[i].ends[0], one->buf, sizeof one->buf, 0), 0);
+    CHECK_EQ(weft_op_read(&one->op, pairs[i].ends[0], one->buf, sizeof one->buf, -1, 0), 0);
 }
 
 static void read_ended(weft_op *op, int64_t n, void *arg)

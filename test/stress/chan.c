@@ -136,7 +136,7 @@ static void *interrupts(void *arg)
     atomic_bool *stop = arg;
     while (!atomic_load(stop)) {
         weft_fiber_interrupt(parties[dice(&state) % (SENDERS + RECEIVERS)].fiber);
-        weft_sleep(20000);
+        weft_sleep(weft_after(20000));
     }
     return NULL;
 }

@@ -38,7 +38,7 @@ static void *bounce(void *arg)
         }
         CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
         if (dice(&seed) % 64 == 0) {
-            CHECK_EQ(weft_sleep(TICK_NS * 3), 0);
+            CHECK_EQ(weft_sleep(weft_after(TICK_NS * 3)), 0);
         }
     }
     weft_fiber_unpark(atomic_load(&pair->sides[1 - side->which]));
@@ -73,7 +73,8 @@ static void keep_going(void *workers)
     ignore_other_threads();
     weft__watchdog_set_tick(TICK_NS);
     weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = n});
-    CHECK_EQ(weft_run(bounce_all, other, NULL, &(struct weft_pool_opts){.workers = n}), 0);
+    CHECK_EQ(
+        weft_run(NULL, bounce_all, other, &(struct weft_pool_opts){.workers = n}, WEFT_FOREVER), 0);
     pool_close(other);
     struct weft_watchdog_stats stats;
     weft_watchdog_stats(&stats);
@@ -117,7 +118,7 @@ static void come_to_rest(void *arg)
     long rounds = check_scale(100);
     for (long i = 0; i < rounds; i++) {
         struct weft_pool_opts opts = {.workers = (unsigned)(i % 3) + 1};
-        CHECK_EQ(weft_run(park_after_others, NULL, NULL, &opts), -EDEADLK);
+        CHECK_EQ(weft_run(NULL, park_after_others, NULL, &opts, WEFT_FOREVER), -EDEADLK);
     }
 }
 

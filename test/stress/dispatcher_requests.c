@@ -92,6 +92,6 @@ TEST(every_dispatcher_request_is_answered)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     }
     CHECK_EQ(atomic_load(&answers), THREADS * asked);
-    CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(dispatcher, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(dispatcher);
 }

@@ -112,7 +112,7 @@ EACH_DRIVER(reused_fd_gets_no_event_of_closed_fd)
     for (unsigned workers = 1; workers <= 2; workers++) {
         const struct weft_pool_opts opts = {
             .workers = workers, .driver = driver, .hog_ns = -1, .deadlock_off = true};
-        CHECK_EQ(weft_run(storms, NULL, NULL, &opts), 0);
+        CHECK_EQ(weft_run(NULL, storms, NULL, &opts, WEFT_FOREVER), 0);
     }
     watchdog_stop();
     for (int i = 0; i < CHILDREN; i++) {

@@ -56,13 +56,15 @@ static void round_of(struct lane *lane)
     struct statx st;
     weft_fiber fibers[WRITERS];
     unsigned n = 1 + draw(lane, WRITERS);
-    lane->fd = weft_open(lane->name, O_CREAT | O_TRUNC | O_RDWR, 0600, WEFT_FOREVER);
+    lane->fd =
+        weft_open_at(AT_FDCWD, lane->name, O_CREAT | O_TRUNC | O_RDWR, 0600, 0, WEFT_FOREVER);
     CHECK(lane->fd >= 0);
     for (unsigned i = 0; i < n; i++) {
         fibers[i] = started(lane);
     }
     CHECK_EQ(weft_close(lane->fd), 0);
-    int other = weft_open(lane->other, O_CREAT | O_TRUNC | O_RDWR, 0600, WEFT_FOREVER);
+    int other =
+        weft_open_at(AT_FDCWD, lane->other, O_CREAT | O_TRUNC | O_RDWR, 0600, 0, WEFT_FOREVER);
     CHECK(other >= 0);
     for (unsigned i = 0; i < n; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
@@ -81,7 +83,9 @@ static void *runs(void *arg)
     for (long i = 0; i < rounds; i++) {
         round_of(lane);
     }
-    CHECK_EQ(weft_unlink(lane->name, WEFT_FOREVER) | weft_unlink(lane->other, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unlink_at(AT_FDCWD, lane->name, 0, WEFT_FOREVER) |
+                 weft_unlink_at(AT_FDCWD, lane->other, 0, WEFT_FOREVER),
+             0);
     return NULL;
 }
 
@@ -107,7 +111,7 @@ EACH_DRIVER(reused_fd_gets_no_operation_of_closed_file)
     check_seed();
     atomic_store(&ended, 0);
     atomic_store(&written, 0);
-    CHECK_EQ(weft_run(app, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, app, NULL, &opts, WEFT_FOREVER), 0);
     CHECK_EQ(rmdir(folder), 0);
     printf("  %ld written, %ld ended by the close\n", atomic_load(&written), atomic_load(&ended));
 }

@@ -238,7 +238,7 @@ static void run(const char *what, bool rw)
     weft_rwlock_write_unlock(&rwlock);
     weft_mutex_deinit(&mutex);
     weft_rwlock_deinit(&rwlock);
-    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
     watched_close(pool);
     watchdog_stop();

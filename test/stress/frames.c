@@ -58,7 +58,7 @@ static const struct weft_frame_kind kind = {
 
 static struct wanderer *make(struct wanderer *of)
 {
-    struct wanderer *sub = (struct wanderer *)weft_frame_new(&kind, sizeof *sub);
+    struct wanderer *sub = (struct wanderer *)weft_frame_create(&kind, sizeof *sub);
     CHECK(sub);
     sub->dice = of->dice ^ (uint64_t)roll(&of->dice) << 32;
     sub->depth = of->depth + 1;
@@ -86,13 +86,14 @@ static enum weft_step open_scope(struct wanderer *self)
     for (int i = 0; i < CHILDREN; i++) {
         struct wanderer *child = make(self);
         if (weft_scope_spawn_frame(&self->scope, NULL, &child->frame, NULL) != 0) {
-            weft_frame_free(&child->frame);
+            weft_frame_destroy(&child->frame);
         }
     }
     if (roll(&self->dice) % 4 == 0) {
         weft_scope_cancel(&self->scope);
     }
-    return weft_frame_await_scope(&self->frame, self->waits, &self->scope, WEFT_THEN(closed));
+    return weft_frame_await_scope(&self->frame, self->waits, &self->scope, WEFT_FOREVER,
+                                  WEFT_THEN(closed));
 }
 
 static enum weft_step join_one(struct wanderer *self, const struct weft_resume_point *then)
@@ -402,7 +403,7 @@ TEST(random_frame_fibers_in_group_run_each_finally_once)
     CHECK_EQ(weft_dispatcher_start(place.dispatcher), 0);
     CHECK_EQ(weft_group_create(place.dispatcher, &place.group, NULL), 0);
     run(&place, check_scale(600));
-    CHECK_EQ(weft_dispatcher_stop(place.dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_stop(place.dispatcher, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(place.dispatcher);
     settle();
 }

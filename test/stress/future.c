@@ -110,8 +110,8 @@ static void round_run(uint64_t *dice)
     }
     weft_future_ref(round.origin[0]);
     CHECK_EQ(weft_pool_spawn(pools[0], &fibers[n++], decides, &round, NULL), 0);
-    CHECK_EQ(weft_future_any(round.origin, WIDTH, &round.any), 0); /* while completions run */
-    CHECK_EQ(weft_future_all(round.origin, WIDTH, &round.all), 0);
+    CHECK_EQ(weft_future_any(&round.any, round.origin, WIDTH), 0); /* while completions run */
+    CHECK_EQ(weft_future_all(&round.all, round.origin, WIDTH), 0);
     CHECK_EQ(weft_future_map(round.origin[0], &round.mapped, convert, NULL), 0);
     CHECK_EQ(weft_pool_spawn(pools[1], &fibers[n++], decides, &round, NULL), 0);
     CHECK_EQ(weft_pool_spawn(pools[0], &fibers[n++], waits, &round, NULL), 0);

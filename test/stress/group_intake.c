@@ -71,7 +71,7 @@ static int serves_call(void *arg, void **value)
 
 static void *serves_as_daemon(void *arg)
 {
-    int err = weft_sleep_until(WEFT_FOREVER);
+    int err = weft_sleep(WEFT_FOREVER);
     CHECK_EQ(err, -ECANCELED);
     count(&s.ended);
     return arg;
@@ -210,7 +210,7 @@ TEST(accepted_group_work_is_served_once_however_groups_end)
     for (long n = check_scale(4000); n > 0; n--) {
         exchange(&rand);
     }
-    CHECK_EQ(weft_dispatcher_stop(s.d, WEFT_FOREVER, NULL, 0), 0); /* while they continue */
+    CHECK_EQ(weft_dispatcher_stop(s.d, NULL, 0, WEFT_FOREVER), 0); /* while they continue */
     atomic_store_explicit(&s.over, true, memory_order_relaxed);
     for (int i = 0; i < SENDERS; i++) {
         pthread_join(threads[i], NULL);

@@ -117,7 +117,7 @@ static void one_stop(enum weft_driver driver, enum weft_http_balance balance, co
                                                 .limits.grace_ns = S(100),
                                                 .limits.linger_ns = S(100)});
     served_route(&s, "POST", "/", measure);
-    CHECK_EQ(weft_http_server_listen(s.server, address, &s.at), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, &s.at, address), 0);
     load.at = s.at;
     atomic_store(&load.over, false);
     for (unsigned i = 0; i < KEEPING + CONNECTING; i++) {

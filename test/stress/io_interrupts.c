@@ -109,7 +109,7 @@ static void run(enum weft_driver driver, long n)
     weft_event_init(&over, NULL);
     disturbances = 0;
     rounds = check_scale(n);
-    CHECK_EQ(weft_run(run_both, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, run_both, NULL, &opts, WEFT_FOREVER), 0);
     weft_event_deinit(&over);
 }
 
@@ -143,7 +143,7 @@ static struct weft_addr at;
 
 static ssize_t accepts(void)
 {
-    int got = weft_accept(fd, WEFT_FOREVER);
+    int got = weft_accept(fd, NULL, WEFT_FOREVER);
     if (got >= 0) {
         CHECK_EQ(weft_close(got), 0);
         return 1;

@@ -4,6 +4,7 @@
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
 #include "stress/cancel_storm.h"
+#include "sync/mutex.h"
 #include "sync/rwlock.h"
 
 /* --- rwlock: readers see complete writes, and every write counts --------------------------- */
@@ -101,7 +102,7 @@ static bool exchange(bool fill, int64_t deadline)
     }
     while (full == fill && err == 0) {
         err = weft_cond_wait(fill ? &emptied : &filled, &mutex, deadline);
-        CHECK(weft_mutex_is_mine(&mutex));
+        CHECK(weft__mutex_is_mine(&mutex));
     }
     if (done_or_ended(err)) {
         full = fill;

@@ -89,7 +89,7 @@ static void send_at_once(struct sender *s)
 {
     weft_pid to = some_receiver(s);
     for (unsigned i = weft__rand_next(&s->rand) % 40; i > 0; i--) {
-        int err = weft_actor_send(to, "n", next_tag(s), NULL);
+        int err = weft_actor_send(to, "n", next_tag(s), NULL, WEFT_BY_POLICY);
         atomic_fetch_add(&issued, err == 0 || err == -ESRCH);
         if (err) {
             CHECK(err == -ENOBUFS || err == -ESRCH);
@@ -103,7 +103,9 @@ static void send_patiently(struct sender *s, weft_out *out)
     uint64_t tag = next_tag(s);
     s->pending++;
     atomic_fetch_add(&issued, 1);
-    CHECK_EQ(weft_out_send(out, 0, some_receiver(s), "n", tag, weft_buf_copy(&tag, sizeof tag)), 0);
+    CHECK_EQ(weft_out_send(out, 0, some_receiver(s), "n", tag, weft_buf_copy(&tag, sizeof tag),
+                           WEFT_BY_POLICY),
+             0);
 }
 
 static void send_soon(struct sender *s, weft_out *out)
@@ -111,9 +113,8 @@ static void send_soon(struct sender *s, weft_out *out)
     uint64_t tag = next_tag(s);
     s->pending++;
     atomic_fetch_add(&soon, 1);
-    CHECK_EQ(weft_out_send_until(out, 1, some_receiver(s), "soon", tag,
-                                 weft_buf_copy(&tag, sizeof tag),
-                                 weft_after(weft__rand_next(&s->rand) % 200000)),
+    CHECK_EQ(weft_out_send(out, 1, some_receiver(s), "soon", tag, weft_buf_copy(&tag, sizeof tag),
+                           weft_after(weft__rand_next(&s->rand) % 200000)),
              0);
 }
 

@@ -110,7 +110,7 @@ static void send_one(struct part *part, weft_pid to, uint64_t tag, unsigned what
         size_t i = part->from + weft__rand_next(&part->rand) % (part->to - part->from);
         buf = weft_buf_copy(&people[i], sizeof people[i]);
     }
-    int err = weft_actor_send(to, topic, tag, buf);
+    int err = weft_actor_send(to, topic, tag, buf, WEFT_BY_POLICY);
     CHECK(err == 0 || err == -ESRCH || err == -ENOBUFS);
     atomic_fetch_add_explicit(&sent, err != -ENOBUFS, memory_order_relaxed); /* or dead at once */
 }

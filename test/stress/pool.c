@@ -167,7 +167,7 @@ static void move(struct node *self)
     void *result;
     switch (dice(self, 4)) {
     case 0:
-        CHECK_EQ(weft_call_on(to, worker, on_worker, &worker, &result), 0);
+        CHECK_EQ(weft_pool_call(to, &result, worker, on_worker, &worker, WEFT_FOREVER), 0);
         CHECK(result == &worker);
         break;
     case 1:

@@ -253,7 +253,7 @@ static void emigrate_once(weft_pool *other)
 {
     weft_pool *pool = pool_open(1 + dice(2), true);
     CHECK_EQ(weft_pool_start(pool), 0);
-    CHECK_EQ(weft_pool_run(pool, emigrant_main, other, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, emigrant_main, other, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     pool_close(pool);
 }
@@ -302,7 +302,7 @@ TEST(bound_fiber_waits_for_caller_that_left)
         int ran_on = -1;
         weft_pool *pool = pool_open(3, true);
         CHECK_EQ(weft_pool_start(pool), 0);
-        CHECK_EQ(weft_pool_run(pool, leave_bound_behind, &ran_on, NULL), 0);
+        CHECK_EQ(weft_pool_run(pool, NULL, leave_bound_behind, &ran_on, WEFT_FOREVER), 0);
         CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
         CHECK_EQ(ran_on, 0);
         pool_close(pool);

@@ -105,7 +105,7 @@ static bool sparse(void)
 /* Returns whether the receiver existed. */
 static bool sends(weft_pid to, uint64_t tag)
 {
-    int err = weft_actor_send(to, "n", tag, weft_buf_copy(&tag, sizeof tag));
+    int err = weft_actor_send(to, "n", tag, weft_buf_copy(&tag, sizeof tag), WEFT_BY_POLICY);
     CHECK(err == 0 || err == -ESRCH || err == -ENOBUFS);
     atomic_fetch_add(&society.sent, err == 0);
     atomic_fetch_add(&society.refused, err == -ESRCH);
@@ -162,7 +162,7 @@ static void called(struct state *s, uint64_t call)
         s->owed = call;
         break;
     case 1:
-        weft_actor_send(pick(&s->rand), "answer", call, NULL);
+        weft_actor_send(pick(&s->rand), "answer", call, NULL, WEFT_BY_POLICY);
         break;
     case 2:
         break;
@@ -246,7 +246,7 @@ static int watches(weft_actor *self, struct state *s)
         return -1;
     }
     weft_pid other = pick(&s->rand);
-    int err = weft_actor_monitor(self, other, &s->refs[i]);
+    int err = weft_actor_monitor(self, &s->refs[i], other);
     CHECK(err == 0 || (err == -EINVAL && weft_pid_equal(other, weft_actor_pid(self))));
     return err == 0;
 }
@@ -299,7 +299,7 @@ static void publishes(weft_actor *self, struct state *s)
     snprintf(group, sizeof group, "g%u",
              roll(&s->rand, (unsigned)society.opts->population / 8 + 1));
     weft_actor_group_join(society.host, group, weft_actor_pid(self));
-    weft_actor_group_publish(society.host, group, "pub", 0, NULL);
+    weft_actor_group_publish(society.host, group, "pub", 0, NULL, WEFT_BY_POLICY);
 }
 
 static int act(weft_actor *self, struct state *s, weft_out *out)

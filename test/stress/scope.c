@@ -46,12 +46,12 @@ static int act(struct family *family, uint64_t *dice)
     case 0:
         return -EIO;
     case 1:
-        return weft_sleep(roll(dice) % 200 * US);
+        return weft_sleep(weft_after(roll(dice) % 200 * US));
     case 2:
         return family->will_end ? weft_fiber_park(WEFT_FOREVER) : 0;
     case 3:
         weft_fiber_shield_enter();
-        weft_sleep(roll(dice) % 100 * US);
+        weft_sleep(weft_after(roll(dice) % 100 * US));
         weft_fiber_shield_leave();
         return weft_fiber_is_cancelled() ? -ECANCELED : 0;
     case 4:
@@ -135,7 +135,7 @@ static int parent(struct family *around, uint64_t *dice, int depth)
     if (cancel) {
         weft_scope_cancel(&family.scope);
     }
-    int result = weft_scope_close(&family.scope);
+    int result = weft_scope_close(&family.scope, WEFT_FOREVER);
     CHECK(result == 0 || result == -EIO || result == -ETIMEDOUT || result == -ECANCELED ||
           result == -EINTR);
     weft_fiber_cleanup_pop(&cleanup, true);

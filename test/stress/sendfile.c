@@ -32,8 +32,8 @@ static void connect_ends(void)
     struct weft_addr addr;
     int fd = weft_listen("127.0.0.1:0", NULL);
     CHECK_EQ(weft_addr_local(fd, &addr), 0);
-    ends[0] = weft_connect_addr(&addr, WEFT_FOREVER);
-    ends[1] = weft_accept(fd, WEFT_FOREVER);
+    ends[0] = weft_connect(&addr, WEFT_FOREVER);
+    ends[1] = weft_accept(fd, NULL, WEFT_FOREVER);
     CHECK(ends[0] >= 0 && ends[1] >= 0);
     CHECK_EQ(weft_close(fd), 0);
 }
@@ -77,5 +77,5 @@ static void *run(void *arg)
 EACH_DRIVER(sendfile_of_more_than_two_gib_arrives_whole)
 {
     const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
-    CHECK_EQ(weft_run(run, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, run, NULL, &opts, WEFT_FOREVER), 0);
 }

@@ -79,7 +79,7 @@ static void *echoes(void *arg)
 static void *accepts(void *arg)
 {
     int listener = (int)(intptr_t)arg, fd;
-    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+    while ((fd = weft_accept(listener, NULL, WEFT_FOREVER)) >= 0) {
         CHECK_EQ(weft_spawn(NULL, echoes, (void *)(intptr_t)fd, NULL), 0);
     }
     CHECK(fd == -EBADFD || fd == -EBADF); /* during the wait, or just before it */
@@ -92,7 +92,7 @@ static void *talks(void *arg)
     struct weft_addr *addr = arg;
     char in[3];
     for (long i = 0; i < rounds; i++) {
-        int fd = weft_connect_addr(addr, WEFT_FOREVER);
+        int fd = weft_connect(addr, WEFT_FOREVER);
         CHECK(fd >= 0);
         CHECK_EQ(weft_write_all(fd, "abc", 3, NULL, weft_after(300000000000)), 0);
         CHECK_EQ(weft_read_full(fd, in, 3, NULL, weft_after(300000000000)), 0);
@@ -188,7 +188,7 @@ static void under_signals(enum weft_driver driver, int flags)
     CHECK_EQ(sigaction(SIGALRM, &action, &old), 0);
     CHECK_EQ(pthread_create(&thread, NULL, pesters, NULL), 0);
     alarm_every(PERIOD_US);
-    CHECK_EQ(weft_run(run, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, run, NULL, &opts, WEFT_FOREVER), 0);
     alarm_every(0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(sigaction(SIGALRM, &old, NULL), 0);

@@ -141,7 +141,9 @@ TEST(each_of_many_fibers_is_guarded_with_few_mappings)
     memset(crowd.fibers, 0,
            (size_t)crowd.count * sizeof *crowd.fibers); /* resident before the count */
     memset(crowd.frames, 0, (size_t)crowd.count * sizeof *crowd.frames);
-    CHECK_EQ(weft_run(gather_and_look, &crowd, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
+    CHECK_EQ(weft_run(NULL, gather_and_look, &crowd, &(struct weft_pool_opts){.workers = 2},
+                      WEFT_FOREVER),
+             0);
     free(crowd.fibers);
     free(crowd.frames);
 }

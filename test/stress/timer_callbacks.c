@@ -58,7 +58,7 @@ static void disturb(struct alarm *alarm, uint32_t dice)
     case 2:
     case 3:
         atomic_fetch_add(&alarm->sets, 1);
-        if (weft_timer_set_after(&alarm->timer, (int64_t)(dice >> 8) % 200000)) {
+        if (weft_timer_set(&alarm->timer, weft_after((int64_t)(dice >> 8) % 200000))) {
             atomic_fetch_add(&alarm->replaced, 1);
         }
         break;
@@ -99,9 +99,9 @@ static void *own_main(void *arg)
     for (long i = 0; i < play.rounds / 4; i++) {
         uint32_t noise = weft__rand_next(&rand);
         long before = atomic_load(&alarm->calls);
-        weft_timer_set_after(&alarm->timer, noise % 60000);
+        weft_timer_set(&alarm->timer, weft_after(noise % 60000));
         if (noise >> 28 == 0) {
-            weft_sleep(noise % 100000); /* works on a plain thread, too */
+            weft_sleep(weft_after(noise % 100000)); /* works on a plain thread, too */
         } else if (noise >> 30 == 1) {
             weft_yield();
         }
@@ -242,7 +242,7 @@ static void *idle_main(void *arg)
             weft_idle_touch(&group, &member->member);
         }
         if (noise % 64 == 1) {
-            weft_sleep(noise % 300000);
+            weft_sleep(weft_after(noise % 300000));
         }
         watchdog_progress();
     }

@@ -58,7 +58,7 @@ static weft_blocking_pool *the_pool;
 static void *call_twice(void *arg)
 {
     void *result = NULL;
-    CHECK_EQ(weft_blocking_call(the_pool, twice, arg, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(the_pool, &result, twice, arg, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 2 * (intptr_t)arg);
     return NULL;
 }
@@ -91,7 +91,7 @@ static void *call_and_let_others_run(void *arg)
     weft_fiber other;
     void *result;
     CHECK_EQ(weft_spawn(&other, count_ticks, &gate, NULL), 0);
-    CHECK_EQ(weft_blocking_call(arg, through, &gate, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(arg, &result, through, &gate, WEFT_FOREVER), 0);
     CHECK(result == (char *)&gate + 1);
     CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
     return NULL;
@@ -114,7 +114,7 @@ struct caller {
 static void *call_gate(void *arg)
 {
     struct caller *caller = arg;
-    return (void *)(intptr_t)weft_blocking_call(caller->pool, through, caller->gate, NULL,
+    return (void *)(intptr_t)weft_blocking_call(caller->pool, NULL, through, caller->gate,
                                                 WEFT_FOREVER);
 }
 
@@ -169,7 +169,7 @@ TEST(blocking_pool_without_queue_rejects_when_threads_are_busy)
     struct caller caller = {pool, &gate};
     pthread_t a = thread_open(call_gate, &caller), b = thread_open(call_gate, &caller);
     await_entered(&gate, 2);
-    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(weft_blocking_call(pool, NULL, twice, NULL, WEFT_FOREVER), -EAGAIN);
     CHECK_EQ(stats_of(pool).refused, 1);
     atomic_store(&gate.open, 1);
     thread_close(a);
@@ -177,7 +177,7 @@ TEST(blocking_pool_without_queue_rejects_when_threads_are_busy)
     while (stats_of(pool).idle < 2) {
         weft_yield();
     }
-    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(pool, NULL, twice, NULL, WEFT_FOREVER), 0);
     close_pool(pool);
 }
 
@@ -193,7 +193,7 @@ TEST(blocking_queue_is_bounded)
     while (stats_of(pool).queued < 1) {
         weft_yield();
     }
-    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(weft_blocking_call(pool, NULL, twice, NULL, WEFT_FOREVER), -EAGAIN);
     atomic_store(&gate.open, 1);
     CHECK_EQ((intptr_t)thread_close(a), 0);
     CHECK_EQ((intptr_t)thread_close(b), 0);
@@ -294,7 +294,7 @@ TEST(job_abandoned_before_start_never_runs)
     struct heap_job *job = heap_job(&other);
     CHECK_EQ(weft_blocking_run(pool, &job->job, weft_after(1 * MS)), -ETIMEDOUT);
     CHECK(!job->job.started);
-    CHECK_EQ(weft_blocking_call(pool, through, &other, NULL, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_blocking_call(pool, NULL, through, &other, 0), -ETIMEDOUT);
     CHECK_EQ(stats_of(pool).withdrawn, 2);
     CHECK_EQ(stats_of(pool).queued, 0);
     weft_blocking_release(&job->job);
@@ -308,9 +308,9 @@ TEST(job_abandoned_before_start_never_runs)
 static void *call_and_say(void *arg)
 {
     struct caller *caller = arg;
-    int err = weft_blocking_call(caller->pool, through, caller->gate, NULL, WEFT_FOREVER);
+    int err = weft_blocking_call(caller->pool, NULL, through, caller->gate, WEFT_FOREVER);
     CHECK(err || atomic_load(&caller->gate->left) == 1);
-    int next = weft_sleep(0); /* an interrupt that came too late ends the next wait */
+    int next = weft_sleep(weft_after(0)); /* an interrupt that came too late ends the next wait */
     return (void *)(intptr_t)(err ? err : next);
 }
 
@@ -454,7 +454,7 @@ TEST(blocking_stop_runs_queued_jobs_and_rejects_new_ones)
     }
     pthread_t opener = thread_open(open_later, &gate);
     CHECK_EQ(weft_blocking_stop(pool, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -ESHUTDOWN);
+    CHECK_EQ(weft_blocking_call(pool, NULL, twice, NULL, WEFT_FOREVER), -ESHUTDOWN);
     thread_close(opener);
     CHECK_EQ((intptr_t)thread_close(a), 0);
     CHECK_EQ((intptr_t)thread_close(b), 0);
@@ -502,7 +502,7 @@ TEST(blocking_call_without_any_thread_fails_and_with_one_waits)
     struct gate gate = {0};
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 4});
     weft__thread_fail_next(1);
-    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(weft_blocking_call(pool, NULL, twice, NULL, WEFT_FOREVER), -EAGAIN);
     CHECK_EQ(stats_of(pool).threads, 0);
     CHECK_EQ(stats_of(pool).failed, 1);
     CHECK_EQ(stats_of(pool).refused, 1);
@@ -573,7 +573,7 @@ TEST(blocking_pool_name_of_any_length_is_accepted)
     static const char text[] = "a name that is longer than what the kernel keeps";
     char name[16] = "", line[300];
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.name = text});
-    CHECK_EQ(weft_blocking_call(pool, see_thread, name, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(pool, NULL, see_thread, name, WEFT_FOREVER), 0);
     CHECK_STR(name, "a name that i_0");
     FILE *out = fmemopen(line, sizeof line, "w");
     weft_blocking_dump(pool, out);
@@ -586,7 +586,7 @@ TEST(blocking_threads_have_names_and_block_signals)
 {
     char name[16] = "";
     weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.name = "disk"});
-    CHECK_EQ(weft_blocking_call(pool, see_thread, name, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(pool, NULL, see_thread, name, WEFT_FOREVER), 0);
     CHECK_STR(name, "disk_0");
     char line[300];
     FILE *out = fmemopen(line, sizeof line, "w");

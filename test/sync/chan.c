@@ -63,7 +63,6 @@ static weft_fiber waiting(weft_fn fn, int arg)
 TEST(bounded_channel_holds_capacity_items_in_order)
 {
     fresh(3, 0);
-    CHECK_EQ(weft_chan_capacity(chan), 3);
     for (int lap = 0; lap < 5; lap++) {
         for (int i = 0; i < 3; i++) {
             CHECK_EQ(send_one(i, 0), 0);
@@ -92,7 +91,6 @@ TEST(unbuffered_channel_holds_no_items)
 TEST(growing_channel_grows_to_maximum_and_keeps_order)
 {
     fresh(2, 13);
-    CHECK_EQ(weft_chan_capacity(chan), 13);
     CHECK_EQ(send_one(100, 0), 0);
     CHECK_EQ(recv_one(0), 100); /* so that the first growth finds a wrapped ring */
     for (int i = 0; i < 13; i++) {

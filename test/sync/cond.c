@@ -3,6 +3,7 @@
 
 #include "sync/cond.h"
 #include "sync/fixture.h"
+#include "sync/mutex.h"
 #include "sync/stackless.h"
 
 #define MS INT64_C(1000000)
@@ -36,7 +37,7 @@ static void *consume(void *arg)
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     while (!ready && err == 0) {
         err = weft_cond_wait(&cond, &mutex, WEFT_FOREVER);
-        CHECK(weft_mutex_is_mine(&mutex));
+        CHECK(weft__mutex_is_mine(&mutex));
     }
     if (err == 0) {
         ready--;
@@ -86,9 +87,9 @@ static void *times_out(void *arg)
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(weft_cond_wait(&cond, &mutex, deadline), -ETIMEDOUT);
     CHECK(weft_now() >= deadline);
-    CHECK(weft_mutex_is_mine(&mutex));
+    CHECK(weft__mutex_is_mine(&mutex));
     CHECK_EQ(weft_cond_wait(&cond, &mutex, 0), -ETIMEDOUT);
-    CHECK(weft_mutex_is_mine(&mutex));
+    CHECK(weft__mutex_is_mine(&mutex));
     weft_mutex_unlock(&mutex);
     return arg;
 }
@@ -114,7 +115,7 @@ static void *cancel_while_locked(void *arg)
     for (int i = 0; i < 20; i++) {
         weft_yield();
     }
-    CHECK(weft_mutex_is_mine(&mutex));
+    CHECK(weft__mutex_is_mine(&mutex));
     weft_mutex_unlock(&mutex);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
@@ -133,7 +134,7 @@ static void *wait_for_both(void *arg)
 {
     weft_cond *both[] = {&cond, &other};
     unsigned which = 7;
-    int err = weft_cond_wait_any(both, 2, NULL, &which, arg ? weft_after(2 * MS) : WEFT_FOREVER);
+    int err = weft_cond_wait_any(&which, both, 2, NULL, arg ? weft_after(2 * MS) : WEFT_FOREVER);
     return (void *)(intptr_t)(err ? err : (int)which);
 }
 
@@ -261,7 +262,7 @@ static void *wait_for_three(void *arg)
 {
     weft_cond *conds = arg, *all[] = {&conds[0], &conds[1], &conds[2]};
     unsigned which;
-    int err = weft_cond_wait_any(all, 3, NULL, &which, WEFT_FOREVER);
+    int err = weft_cond_wait_any(&which, all, 3, NULL, WEFT_FOREVER);
     CHECK_EQ(weft_fiber_ended_wait(&ended), 0);
     return (void *)(intptr_t)err;
 }

@@ -347,7 +347,7 @@ TEST(all_returns_values_in_input_order)
     weft_future *three[3], *all;
     void *values;
     make_three(three);
-    CHECK_EQ(weft_future_all(three, 3, &all), 0);
+    CHECK_EQ(weft_future_all(&all, three, 3), 0);
     CHECK_EQ(weft_future_complete(three[2], &things[2]), 0);
     CHECK_EQ(weft_future_complete(three[0], &things[0]), 0);
     CHECK(!weft_future_is_done(all));
@@ -360,7 +360,7 @@ TEST(all_returns_values_in_input_order)
     CHECK_EQ(weft_future_which(all), -1);
     weft_future_unref(all);
 
-    CHECK_EQ(weft_future_all(NULL, 0, &all), 0);
+    CHECK_EQ(weft_future_all(&all, NULL, 0), 0);
     CHECK_EQ(weft_future_result(all, &values), 0);
     weft_future_unref(all);
 }
@@ -369,7 +369,7 @@ TEST(all_fails_immediately_with_first_failure)
 {
     weft_future *three[3], *all;
     make_three(three);
-    CHECK_EQ(weft_future_all(three, 3, &all), 0);
+    CHECK_EQ(weft_future_all(&all, three, 3), 0);
     CHECK_EQ(weft_future_fail(three[1], -EIO), 0);
     CHECK_EQ(weft_future_result(all, NULL), -EIO);
     CHECK_EQ(weft_future_which(all), 1);
@@ -385,7 +385,7 @@ TEST(any_takes_first_success_or_last_failure)
     weft_future *three[3], *any;
     void *value;
     make_three(three);
-    CHECK_EQ(weft_future_any(three, 3, &any), 0);
+    CHECK_EQ(weft_future_any(&any, three, 3), 0);
     CHECK_EQ(weft_future_fail(three[0], -EIO), 0);
     CHECK(!weft_future_is_done(any));
     CHECK_EQ(weft_future_complete(three[2], &things[2]), 0);
@@ -398,7 +398,7 @@ TEST(any_takes_first_success_or_last_failure)
     weft_future_unref(any);
 
     make_three(three);
-    CHECK_EQ(weft_future_any(three, 3, &any), 0);
+    CHECK_EQ(weft_future_any(&any, three, 3), 0);
     CHECK_EQ(weft_future_fail(three[1], -EIO), 0);
     CHECK_EQ(weft_future_fail(three[2], -ERANGE), 0);
     CHECK_EQ(weft_future_cancel(three[0]), 0);
@@ -406,15 +406,15 @@ TEST(any_takes_first_success_or_last_failure)
     CHECK_EQ(weft_future_which(any), 0);
     drop_three(three);
     weft_future_unref(any);
-    CHECK_EQ(weft_future_any(NULL, 0, &any), -EINVAL);
+    CHECK_EQ(weft_future_any(&any, NULL, 0), -EINVAL);
 }
 
 TEST(same_future_can_be_passed_twice_to_all_and_any)
 {
     weft_future *both[2], *all, *any;
     both[0] = both[1] = make();
-    CHECK_EQ(weft_future_all(both, 2, &all), 0);
-    CHECK_EQ(weft_future_any(both, 2, &any), 0);
+    CHECK_EQ(weft_future_all(&all, both, 2), 0);
+    CHECK_EQ(weft_future_any(&any, both, 2), 0);
     CHECK_EQ(weft_future_complete(both[0], &things[0]), 0);
     CHECK_EQ(weft_future_result(all, NULL), 0);
     CHECK_EQ(weft_future_which(any), 0);
@@ -432,7 +432,7 @@ TEST(dropping_incomplete_future_fails_derived_futures)
     CHECK_EQ(weft_future_then(one, note, &seen), 0);
     two[0] = one;
     two[1] = make();
-    CHECK_EQ(weft_future_all(two, 2, &all), 0);
+    CHECK_EQ(weft_future_all(&all, two, 2), 0);
     weft_future_unref(one);
     weft_future_unref(future);
     CHECK(seen.times == 1 && seen.err == -EPIPE);
@@ -450,7 +450,7 @@ TEST(completed_derived_future_releases_its_sources)
     future = two[0] = make();
     for (int i = 0; i < 3; i++) {
         two[1] = make();
-        CHECK_EQ(weft_future_any(two, 2, &any), 0);
+        CHECK_EQ(weft_future_any(&any, two, 2), 0);
         CHECK(future->continuations.first);
         if (i == 0) {
             CHECK_EQ(weft_future_complete(two[1], NULL), 0); /* by one of the sources */
@@ -483,7 +483,7 @@ TEST(future_without_memory_fails_and_changes_nothing)
         weft__alloc_fail_after(i, false);
         CHECK_EQ(weft_future_map(future, &one, next_thing, NULL), -ENOMEM);
         weft__alloc_fail_after(i, false);
-        CHECK_EQ(weft_future_all(two, 2, &one), -ENOMEM);
+        CHECK_EQ(weft_future_all(&one, two, 2), -ENOMEM);
     }
     weft__alloc_fail_after(0, false);
     CHECK(!future->continuations.first);
@@ -500,7 +500,7 @@ static void *use_owned(void *arg)
     CHECK_EQ(weft_future_map(future, &next, pass_on, NULL), 0);
     two[0] = next;
     two[1] = future;
-    CHECK_EQ(weft_future_all(two, 2, &all), 0);
+    CHECK_EQ(weft_future_all(&all, two, 2), 0);
     weft_fiber fiber = waiting();
     if (arg) {
         thread_close(thread_open(complete_it, NULL));
@@ -520,7 +520,7 @@ static void *mix_owners(void *arg)
     weft_future *two[2], *all;
     CHECK_EQ(weft_future_create(&two[0], &(struct weft_sync_opts){.owner = weft_pool_self()}), 0);
     two[1] = make();
-    weft_future_all(two, 2, &all);
+    weft_future_all(&all, two, 2);
     return arg;
 }
 

@@ -239,7 +239,7 @@ static void *run_one(void *arg)
     int err;
     /* Other tests on this machine may briefly use up all processes or descriptors. */
     while ((err = weft_process_spawn(&process, arg, NULL)) == -EAGAIN) {
-        weft_sleep(1 * MS);
+        weft_sleep(weft_after(1 * MS));
     }
     CHECK_EQ(err, 0);
     CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
@@ -268,7 +268,7 @@ static void *run_many(void *arg)
 static void run_unreported(unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .hog_ns = -1};
-    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+    CHECK_EQ(weft_run(NULL, fn, NULL, &opts, WEFT_FOREVER), 0);
 }
 
 TEST(two_hundred_children_leave_no_zombies_or_descriptors)

@@ -42,7 +42,7 @@ static int parks_then_works(void *arg)
 {
     int err = parks(NULL);
     weft_fiber_shield_enter();
-    CHECK_EQ(weft_sleep(MS), 0);
+    CHECK_EQ(weft_sleep(weft_after(MS)), 0);
     weft_fiber_shield_leave();
     atomic_fetch_add(&ended, 10);
     return arg ? (int)(intptr_t)arg : err;
@@ -97,11 +97,11 @@ static void *waits_for_all(void *arg)
     for (int i = 0; i < 20; i++) {
         spawn(&scope, returns, i);
     }
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ended), 20);
 
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* no children */
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0); /* no children */
 
     open_it(&scope, OPTS(0));
     CHECK_EQ(weft_scope_spawn(&scope, &child, parks, NULL,
@@ -112,7 +112,7 @@ static void *waits_for_all(void *arg)
     CHECK_STR(name, "child");
     CHECK_EQ(weft_join(child, NULL, WEFT_FOREVER), -EINVAL);
     CHECK_EQ(weft_fiber_unpark(child), 0);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(weft_fiber_unpark(child), -ESRCH);
     return arg;
 }
@@ -139,7 +139,7 @@ static void *children_spawn(void *arg)
     weft_scope scope;
     open_it(&scope, OPTS(0));
     spawn(&scope, spawns_more, (intptr_t)&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&started), atomic_load(&ended));
     CHECK(atomic_load(&ended) > 30);
     return arg;
@@ -179,7 +179,7 @@ static void *children_exit(void *arg)
     spawn(&scope, exits, 7);
     spawn(&scope, exits_with_local, -EIO);
     spawn(&scope, exits, 0);
-    CHECK_EQ(weft_scope_close(&scope), -EIO);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -EIO);
     CHECK_EQ(atomic_load(&destroyed), 1);
     atomic_store(&destroyed, 0);
     return arg;
@@ -200,7 +200,7 @@ static void *first_failure(void *arg)
     spawn(&scope, returns, 3);
     spawn(&scope, returns, -EIO);
     spawn(&scope, returns, 0);
-    CHECK_EQ(weft_scope_close(&scope), -EIO);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -EIO);
     CHECK_EQ(atomic_load(&ended), 3); /* the others were not affected */
 
     open_it(&scope, OPTS(.fail_fast = true));
@@ -210,7 +210,7 @@ static void *first_failure(void *arg)
     await_count(&started, 10);
     CHECK(!weft_scope_is_cancelled(&scope));
     spawn(&scope, returns, -ERANGE);
-    CHECK_EQ(weft_scope_close(&scope), -ERANGE);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ERANGE);
     CHECK_EQ(atomic_load(&ended), 10 + 5 * 10 + 1);
     return arg;
 }
@@ -230,7 +230,7 @@ static void *failure_meanwhile(void *arg)
     }
     CHECK(!weft_fiber_is_cancelled()); /* the parent is not its own child */
     CHECK_EQ(weft_scope_spawn(&scope, NULL, returns, NULL, NULL), -ECANCELED);
-    CHECK_EQ(weft_scope_close(&scope), -EIO);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -EIO);
     return arg;
 }
 
@@ -249,7 +249,7 @@ static void *cancels_it(void *arg)
     await_count(&started, 8);
     weft_scope_cancel(&scope);
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* being cancelled is not a failure */
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0); /* being cancelled is not a failure */
     CHECK_EQ(atomic_load(&ended), 8);
 
     open_it(&scope, OPTS(0));
@@ -257,12 +257,12 @@ static void *cancels_it(void *arg)
     spawn(&scope, parks_then_works, -EIO);
     await_count(&started, 2);
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), -EIO); /* this is a failure */
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -EIO); /* this is a failure */
 
     open_it(&scope, OPTS(0));
     spawn(&scope, parks, 0); /* maybe not started yet */
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ended), 1);
     return arg;
 }
@@ -280,7 +280,7 @@ static void *child_cancels_it(void *arg)
     open_it(&scope, OPTS(0));
     spawn(&scope, parks, 0);
     spawn(&scope, cancels_its_scope, (intptr_t)&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ended), 1);
     return arg;
 }
@@ -302,7 +302,7 @@ static void *parent_of_three(void *arg)
     spawn(&shared, parks, 0);
     spawn(&shared, parks_then_works, 0);
     spawn(&shared, parks, 0);
-    int err = weft_scope_close(&shared);
+    int err = weft_scope_close(&shared, WEFT_FOREVER);
     CHECK_EQ(atomic_load(&ended), 3 + 10);
     if (err == -EINTR) {
         CHECK(!weft_fiber_is_interrupted());
@@ -375,7 +375,7 @@ static void *deadline_in_close(void *arg)
     CHECK_EQ(weft_scope_deadline(), deadline);
     spawn_in_time(&scope, parks);
     spawn_in_time(&scope, parks_then_works);
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
     CHECK(weft_now() >= deadline);
     check_all_ended();
     CHECK_EQ(weft_scope_deadline(), WEFT_FOREVER);
@@ -383,7 +383,7 @@ static void *deadline_in_close(void *arg)
     /* Not reached: the deadline is far away. */
     open_it(&scope, OPTS(.deadline = weft_after(HOUR)));
     spawn(&scope, returns, 0);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -394,16 +394,16 @@ static void *deadline_elsewhere(void *arg)
     spawn_in_time(&scope, parks);
     spawn_in_time(&scope, parks);
     while (!weft_scope_is_cancelled(&scope) || atomic_load(&ended) < atomic_load(&expected)) {
-        CHECK_EQ(weft_sleep(MS / 2), 0); /* no fiber is in close */
+        CHECK_EQ(weft_sleep(weft_after(MS / 2)), 0); /* no fiber is in close */
     }
     CHECK_EQ(weft_scope_spawn(&scope, NULL, parks, NULL, NULL), -ETIMEDOUT);
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
 
     open_it(&scope, OPTS(.deadline = weft_now()));
     CHECK_EQ(weft_scope_spawn(&scope, NULL, parks, NULL, NULL), -ETIMEDOUT);
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
     open_it(&scope, OPTS(.deadline = weft_now()));
-    CHECK_EQ(weft_scope_close(&scope), 0); /* nothing was late */
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0); /* nothing was late */
     return arg;
 }
 
@@ -411,6 +411,55 @@ TEST(scope_deadline_cancels_children)
 {
     run(deadline_in_close);
     run(deadline_elsewhere);
+}
+
+static weft_pool *other_pool;
+
+static void *deadline_of_close(void *arg)
+{
+    weft_scope scope;
+    int64_t deadline = weft_after(3 * MS);
+    open_it(&scope, OPTS(.fail_fast = false));
+    spawn_in_time(&scope, parks);
+    spawn_in_time(&scope, parks_then_works);
+    CHECK_EQ(weft_scope_close(&scope, deadline), -ETIMEDOUT);
+    CHECK(weft_now() >= deadline);
+    check_all_ended();
+
+    /* The nearer of two counts, whichever it is. */
+    open_it(&scope, OPTS(.deadline = weft_after(HOUR)));
+    spawn_in_time(&scope, parks);
+    CHECK_EQ(weft_scope_close(&scope, weft_after(MS)), -ETIMEDOUT);
+    open_it(&scope, OPTS(.deadline = weft_after(MS)));
+    spawn_in_time(&scope, parks);
+    CHECK_EQ(weft_scope_close(&scope, weft_after(HOUR)), -ETIMEDOUT);
+
+    /* Nothing was late. */
+    open_it(&scope, OPTS(.fail_fast = false));
+    spawn(&scope, returns, 0);
+    CHECK_EQ(weft_scope_close(&scope, weft_after(HOUR)), 0);
+    open_it(&scope, OPTS(.fail_fast = false));
+    CHECK_EQ(weft_scope_close(&scope, 0), 0);
+
+    /* A cancelled scope stays cancelled: the deadline adds nothing. */
+    open_it(&scope, OPTS(.fail_fast = false));
+    spawn_in_time(&scope, parks_then_works);
+    weft_scope_cancel(&scope);
+    CHECK_EQ(weft_scope_close(&scope, weft_after(1)), 0);
+    check_all_ended();
+    return arg;
+}
+
+TEST(deadline_of_scope_close_cancels_children)
+{
+    run(deadline_of_close);
+    other_pool = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "other"});
+    weft_scope scope;
+    open_it(&scope, OPTS(.pool = other_pool));
+    spawn_in_time(&scope, parks_then_works);
+    CHECK_EQ(weft_scope_close(&scope, weft_after(2 * MS)), -ETIMEDOUT);
+    check_all_ended();
+    pool_close(other_pool);
 }
 
 static int opens_another(void *arg)
@@ -422,10 +471,10 @@ static int opens_another(void *arg)
     CHECK_EQ(weft_scope_deadline(), inherited); /* the nearer */
     CHECK_EQ(weft_scope_open(&inner, &OPTS(.deadline = inherited - 1)), 0);
     CHECK_EQ(weft_scope_deadline(), inherited - 1);
-    CHECK_EQ(weft_scope_close(&inner), 0);
+    CHECK_EQ(weft_scope_close(&inner, WEFT_FOREVER), 0);
     spawn_in_time(&scope, parks);
     spawn_in_time(&scope, parks_then_works);
-    int err = weft_scope_close(&scope);
+    int err = weft_scope_close(&scope, WEFT_FOREVER);
     CHECK(err == -ETIMEDOUT || err == -ECANCELED); /* depends on which came first */
     CHECK_EQ(weft_scope_deadline(), inherited);
     (void)arg;
@@ -438,7 +487,7 @@ static void *nested(void *arg)
     open_it(&scope, OPTS(.deadline = weft_after(20 * MS)));
     spawn_in_time(&scope, opens_another);
     spawn_in_time(&scope, opens_another);
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
     check_all_ended();
     return arg;
 }
@@ -455,7 +504,7 @@ static int parent_of_two(void *arg)
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     spawn(&scope, parks, 0);
     spawn(&scope, parks_then_works, 0);
-    int err = weft_scope_close(&scope);
+    int err = weft_scope_close(&scope, WEFT_FOREVER);
     CHECK_EQ(err, -ECANCELED);
     return err;
 }
@@ -468,7 +517,7 @@ static void *cancel_from_above(void *arg)
     spawn(&scope, parent_of_two, 0);
     await_count(&started, 4);
     weft_scope_cancel(&scope);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ended), 2 * (2 + 10));
     return arg;
 }
@@ -509,8 +558,6 @@ TEST(exit_with_open_scopes_ends_their_children_first)
 
 /* --- pools and threads ------------------------------------------------------------------------ */
 
-static weft_pool *other_pool;
-
 static int returns_where(void *arg)
 {
     CHECK(weft_pool_self() == other_pool);
@@ -524,16 +571,16 @@ static void *children_elsewhere(void *arg)
     for (int i = 0; i < 10; i++) {
         spawn(&scope, returns_where, 0);
     }
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     CHECK_EQ(atomic_load(&ended), 10);
     open_it(&scope, OPTS(.pool = other_pool, .deadline = weft_after(2 * MS)));
     spawn_in_time(&scope, parks_then_works);
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
     check_all_ended();
     open_it(&scope, OPTS(.pool = other_pool, .fail_fast = true));
     spawn(&scope, parks, 0);
     spawn(&scope, returns_where, -EIO);
-    CHECK_EQ(weft_scope_close(&scope), -EIO);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -EIO);
     return arg;
 }
 
@@ -556,7 +603,7 @@ static void *closes_in_a_hop(void *arg)
     open_it(&scope, OPTS(.deadline = weft_after(HOUR)));
     spawn(&scope, returns, 0);
     CHECK_EQ(weft_migration_enter(&hop, other_pool, WEFT_ANY_WORKER), 0);
-    CHECK_EQ(weft_scope_close(&scope), 0);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
     weft_migration_leave(&hop);
     return arg;
 }
@@ -579,7 +626,8 @@ static void *spawn_fails(void *arg)
     CHECK_EQ(weft_scope_spawn(&scope, NULL, returns, NULL,
                               &(struct weft_fiber_opts){.bound = true, .worker = 99}),
              -EINVAL);
-    CHECK_EQ(weft_scope_close(&scope), 0); /* a child that failed to spawn is not waited for */
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER),
+             0); /* a child that failed to spawn is not waited for */
     CHECK_EQ(atomic_load(&ended), 1);
     return arg;
 }
@@ -597,7 +645,7 @@ static void *needs_no_memory(void *arg)
         for (int i = 0; i < 40; i++) {
             spawn(&scope, returns, 0);
         }
-        CHECK_EQ(weft_scope_close(&scope), 0);
+        CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), 0);
         if (round == 0) {
             weft__alloc_fail_after(0, false); /* start counting; stacks and blocks exist now */
         }
@@ -618,13 +666,13 @@ static void *closes_the_outer(void *arg)
     weft_scope outer, inner;
     CHECK_EQ(weft_scope_open(&outer, &(struct weft_scope_opts){.name = "outer"}), 0);
     CHECK_EQ(weft_scope_open(&inner, &(struct weft_scope_opts){.name = "inner"}), 0);
-    weft_scope_close(&outer);
+    weft_scope_close(&outer, WEFT_FOREVER);
     return arg;
 }
 
 static int closes_its_parents(void *arg)
 {
-    weft_scope_close(arg);
+    weft_scope_close(arg, WEFT_FOREVER);
     return 0;
 }
 
@@ -632,22 +680,22 @@ static void *child_closes(void *arg)
 {
     CHECK_EQ(weft_scope_open(&shared, NULL), 0);
     spawn(&shared, closes_its_parents, (intptr_t)&shared);
-    weft_scope_close(&shared);
+    weft_scope_close(&shared, WEFT_FOREVER);
     return arg;
 }
 
 static void *closes_twice(void *arg)
 {
     CHECK_EQ(weft_scope_open(&shared, NULL), 0);
-    CHECK_EQ(weft_scope_close(&shared), 0);
-    weft_scope_close(&shared);
+    CHECK_EQ(weft_scope_close(&shared, WEFT_FOREVER), 0);
+    weft_scope_close(&shared, WEFT_FOREVER);
     return arg;
 }
 
 static void *spawns_into_closed(void *arg)
 {
     CHECK_EQ(weft_scope_open(&shared, NULL), 0);
-    CHECK_EQ(weft_scope_close(&shared), 0);
+    CHECK_EQ(weft_scope_close(&shared, WEFT_FOREVER), 0);
     weft_scope_spawn(&shared, NULL, returns, NULL, NULL);
     return arg;
 }
@@ -678,7 +726,7 @@ static void *child_leaves_open(void *arg)
     CHECK_EQ(weft_scope_spawn(&shared, NULL, child_returns_with_open, NULL,
                               &(struct weft_fiber_opts){.name = "child"}),
              0);
-    weft_scope_close(&shared);
+    weft_scope_close(&shared, WEFT_FOREVER);
     return arg;
 }
 
@@ -726,10 +774,10 @@ static void *many_at_the_deadline(void *arg)
     }
     if (arg) {
         while (!weft_scope_is_cancelled(&scope) || atomic_load(&ended) < atomic_load(&expected)) {
-            CHECK_EQ(weft_sleep(MS), 0);
+            CHECK_EQ(weft_sleep(weft_after(MS)), 0);
         }
     }
-    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(weft_scope_close(&scope, WEFT_FOREVER), -ETIMEDOUT);
     check_all_ended();
     return NULL;
 }

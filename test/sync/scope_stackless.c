@@ -102,6 +102,7 @@ TEST(stackless_scope_close_still_waits_when_cancelled_or_late)
         int result = 1, expects = weft__reason_errno(reasons[i]);
         int64_t deadline = weft_after(HOUR);
         open_in(&scope, pool, deadline);
+        weft__scope_close_begin(s, WEFT_FOREVER);
         CHECK_EQ(weft__scope_until(s), deadline);
         weft_event_init(&gate, NULL);
         child_of(&scope, passes_the_gate);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "sync/fixture.h"
+#include "sync/mutex.h"
 #include "sync/select.h"
 
 #define MS INT64_C(1000000)
@@ -436,7 +437,7 @@ static void *waits_for_change(void *arg)
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     while (!changed && chosen_last != 0) {
         chosen_last = weft_select(cases, 3, WEFT_FOREVER);
-        CHECK(weft_mutex_is_mine(&mutex));
+        CHECK(weft__mutex_is_mine(&mutex));
     }
     weft_mutex_unlock(&mutex);
     (void)arg;

@@ -50,7 +50,7 @@ void go_elsewhere(int turn)
         weft_fiber_migrate(pools[turn / 3 % 2], WEFT_ANY_WORKER);
         break;
     default:
-        weft_sleep(1000);
+        weft_sleep(weft_after(1000));
     }
 }
 

@@ -23,7 +23,7 @@ static void *first(void *arg)
 int main(int argc, char **argv)
 {
     void *right = NULL;
-    int err = weft_run(first, &turns, &right, &(struct weft_pool_opts){.workers = 1});
+    int err = weft_run(&right, first, &turns, &(struct weft_pool_opts){.workers = 1}, WEFT_FOREVER);
     if (err || !right || argc < 2 || strcmp(argv[1], weft_version()) != 0) {
         fprintf(stderr, "the hooks do not work\n");
         return 1;

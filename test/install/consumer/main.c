@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "weft %s, expected %s\n", weft_version(), argv[1]);
         return 1;
     }
-    int error = weft_run(first, &n, &result, NULL);
+    int error = weft_run(&result, first, &n, NULL, WEFT_FOREVER);
     if (error != 0 || result != &n || n != 42) {
         fprintf(stderr, "weft_run: %d, n = %d\n", error, n);
         return 1;

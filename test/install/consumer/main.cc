@@ -14,13 +14,11 @@ int main(int argc, char **argv)
     weft_pool_opts opts = {};
     opts.workers = 2;
     void *result = nullptr;
-    int error = weft_run(
-        [](void *arg) -> void * {
+    int error = weft_run(&result, [](void *arg) -> void * {
             weft_yield();
             *static_cast<int *>(arg) *= 2;
             return arg;
-        },
-        &n, &result, &opts);
+        }, &n, &opts, WEFT_FOREVER);
     if (error != 0 || result != &n || n != 42) {
         std::fprintf(stderr, "weft_run: %d, n = %d\n", error, n);
         return 1;

@@ -11,7 +11,8 @@ static void *block(void *arg)
 static void *first(void *arg)
 {
     void *result = NULL;
-    if (weft_sleep(1000) != 0 || weft_blocking_call(NULL, block, arg, &result, WEFT_FOREVER) != 0) {
+    if (weft_sleep(weft_after(1000)) != 0 ||
+        weft_blocking_call(NULL, &result, block, arg, WEFT_FOREVER) != 0) {
         return NULL;
     }
     return result;
@@ -21,5 +22,5 @@ int plugin_run(void)
 {
     int mark;
     void *result = NULL;
-    return weft_run(first, &mark, &result, NULL) == 0 && result == &mark ? 42 : -1;
+    return weft_run(&result, first, &mark, NULL, WEFT_FOREVER) == 0 && result == &mark ? 42 : -1;
 }
