@@ -5,28 +5,27 @@
  * means that data may have arrived; poll() checks whether the descriptor is ready, and if it is not
  * there is another round. With a completion driver (io_uring), the operation is submitted and
  * belongs to the driver until it completes: a wait that ends earlier requests the cancellation of
- * the operation and continues for one more round that nothing else ends.
+ * the operation and continues for one more round that nothing else ends (sched/op_state.h).
  */
 #include <errno.h>
 #include <poll.h>
 
-#include "base/lock.h"
 #include "frame/frame.h"
 #include "io/driver.h"
+#include "sched/io_wake.h"
+#include "sched/op_state.h"
 
 struct ready {
-    struct weft__op op; /* first: an operation is cast to this struct */
+    struct weft__heap_op heap; /* first: it is cast to this struct */
     struct weft__fd *record;
     struct weft__driver *driver; /* the driver that has the operation, if it is a completion
                                     driver */
     int64_t deadline;
     uint32_t generation, edges;
-    int err;   /* the error of arming */
-    int ended; /* the error that ended the wait while the driver had the operation */
-    struct weft__lock lock;
-    struct weft__task *task; /* under the lock, as is all up to `done`: the waiter, or NULL */
-    uint64_t ticket;
-    bool submitted, done, abandoned;
+    int err;         /* the error of arming */
+    int ended;       /* the error that ended the wait while the driver had the operation */
+    uint64_t ticket; /* of the current wait */
+    bool submitted;  /* the driver has the operation */
 };
 
 static struct ready *ready_of(const struct weft__await *wait)
@@ -42,8 +41,8 @@ static void free_op(struct ready *r)
 /* The state now: 0, -ETIMEDOUT or -EBADF. */
 static int poll_now(const struct ready *r)
 {
-    struct pollfd pfd = {.fd = r->op.fd,
-                         .events = r->op.side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
+    struct pollfd pfd = {.fd = r->heap.op.fd,
+                         .events = r->heap.op.side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
     int n;
     while ((n = poll(&pfd, 1, 0)) < 0 && errno == EINTR) {
     }
@@ -59,36 +58,15 @@ static bool is_closed(const struct ready *r)
  * new edge. */
 static int check_ready(struct ready *r)
 {
-    r->edges = weft__fd_edges(&r->record->side[r->op.side]);
+    r->edges = weft__fd_edges(&r->record->side[r->heap.op.side]);
     int status = r->err ? r->err : poll_now(r);
     return is_closed(r) ? WEFT__CLOSED : status;
 }
 
-/* --- callbacks of the driver --------------------------------------------------------- */
-
-/* Under the record's lock. */
-static void on_edge(struct weft__op *op, void *ready)
+/* An abandoned operation has completed. Called by the driver's thread. */
+static void free_heap_op(struct weft__heap_op *heap)
 {
-    struct ready *r = (struct ready *)(void *)op;
-    weft__io_fire(r->task, r->ticket, NULL, ready);
-}
-
-/* Called by the driver's thread. From the unlock on, *r may be freed: the waiter takes the lock
- * before it frees *r. */
-static void on_completion(struct weft__op *op, void *ready)
-{
-    struct ready *r = (struct ready *)(void *)op;
-    weft__lock(&r->lock);
-    r->done = true;
-    bool abandoned = r->abandoned;
-    if (r->task) {
-        weft__io_fire(r->task, r->ticket, NULL, ready);
-        r->task = NULL;
-    }
-    weft__unlock(&r->lock);
-    if (abandoned) {
-        free_op(r);
-    }
+    free_op((struct ready *)(void *)heap);
 }
 
 /* --- the wait --------------------------------------------------------------------------- */
@@ -106,30 +84,24 @@ static bool attempt_fd(struct weft__await *wait, struct weft_got *got, int *err)
 
 static bool link_op(struct ready *r, const struct weft__node *node, struct weft__driver *driver)
 {
-    r->op.complete = on_edge;
-    r->task = node->waiter->task;
     r->ticket = node->waiter->ticket;
-    int err = weft__fd_link(r->record, &r->op, r->generation, r->edges, driver);
+    weft__op_state_init(&r->heap.op.wait, weft__io_waiter_of(node->waiter->task), r->ticket);
+    int err = weft__fd_link(r->record, &r->heap.op, r->generation, r->edges, driver);
     r->err = err == -EAGAIN ? 0 : err;
     return err == 0;
 }
 
 static bool submit_op(struct ready *r, const struct weft__node *node, struct weft__driver *driver)
 {
-    weft__lock(&r->lock);
-    bool waits = !(r->submitted && r->done);
-    if (waits) {
-        r->task = node->waiter->task;
-        r->ticket = node->waiter->ticket;
+    r->ticket = node->waiter->ticket;
+    if (r->submitted) {
+        return weft__op_state_wait(&r->heap.op.wait, r->ticket);
     }
-    weft__unlock(&r->lock);
-    if (waits && !r->submitted) {
-        r->submitted = true;
-        r->driver = driver;
-        r->op.complete = on_completion;
-        driver->kind->submit(driver, &r->op);
-    }
-    return waits;
+    weft__op_state_init(&r->heap.op.wait, weft__io_waiter_of(node->waiter->task), r->ticket);
+    r->driver = driver;
+    r->submitted = driver->kind->submit(driver, &r->heap.op);
+    r->err = r->submitted ? 0 : WEFT__CLOSED;
+    return r->submitted;
 }
 
 static bool arm_fd(struct weft__await *wait)
@@ -149,13 +121,17 @@ static bool arm_fd(struct weft__await *wait)
 static void finish_fd(struct weft__await *wait)
 {
     struct ready *r = ready_of(wait);
-    if (!r->submitted) {
-        weft__fd_unlink(r->record, &r->op, weft__worker_peek_driver(weft__worker_self()));
-        return;
+    if (r->submitted) {
+        weft__op_state_stop_waiting(&r->heap.op.wait, r->ticket);
+    } else {
+        weft__fd_unlink(r->record, &r->heap.op, weft__worker_peek_driver(weft__worker_self()));
     }
-    weft__lock(&r->lock);
-    r->task = NULL;
-    weft__unlock(&r->lock);
+}
+
+/* The operation is finished if it has ended the wait, or after the wait had ended otherwise. */
+static bool is_finished(const struct ready *r, enum weft__reason reason)
+{
+    return weft__reason_is_done(reason) || weft__op_state_is_finished(&r->heap.op.wait);
 }
 
 static int errno_of(enum weft__reason reason)
@@ -167,20 +143,17 @@ static int errno_of(enum weft__reason reason)
  * the next round waits for that. */
 static int end_submitted(struct ready *r, enum weft__reason reason, struct weft__await_round *next)
 {
-    weft__lock(&r->lock);
-    bool done = r->done;
-    weft__unlock(&r->lock);
     if (!weft__reason_is_done(reason) && !r->ended) {
         r->ended = errno_of(reason);
     }
-    if (!done) {
-        weft__driver_request_cancel(r->driver, &r->op);
+    if (!is_finished(r, reason)) {
+        weft__driver_request_cancel(r->driver, &r->heap.op);
         next->how = WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE;
         next->deadline = WEFT_FOREVER;
         return -EINPROGRESS;
     }
-    r->submitted = r->done = false;
-    int result = (int)r->op.result;
+    r->submitted = false;
+    int result = (int)r->heap.op.result;
     if (r->ended && (result == -ECANCELED || result == WEFT__RESUBMIT)) {
         return r->ended;
     }
@@ -205,12 +178,12 @@ static bool again_fd(struct weft__await *wait, enum weft__reason reason,
         over = r->ended || status != -ETIMEDOUT;
         status = over ? status : check_ready(r); /* the driver ended with its thread */
     } else if (!over) {
-        status = r->op.result ? (int)r->op.result : check_ready(r);
+        status = r->heap.op.result ? (int)r->heap.op.result : check_ready(r);
     }
     if (!over && status == -ETIMEDOUT) {
         next->how = WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL;
         next->deadline = r->deadline;
-        r->op.result = 0;
+        r->heap.op.result = 0;
         return true;
     }
     bool throws = status == -ECANCELED || status == -EINTR || status == -ENOMEM;
@@ -223,20 +196,12 @@ static bool again_fd(struct weft__await *wait, enum weft__reason reason,
 static void abandon_fd(struct weft__await *wait, enum weft__reason reason)
 {
     struct ready *r = ready_of(wait);
-    (void)reason;
-    bool done = true;
-    if (r->submitted) {
-        weft__lock(&r->lock);
-        done = r->done;
-        r->abandoned = !done;
-        if (!done) {
-            weft__driver_request_cancel(r->driver,
-                                        &r->op); /* under the lock, because the operation cannot
-                                                    be freed then */
-        }
-        weft__unlock(&r->lock);
+    bool left = false;
+    if (r->submitted && !is_finished(r, reason)) {
+        weft__driver_request_cancel(r->driver, &r->heap.op);
+        left = weft__op_state_abandon(&r->heap.op.wait);
     }
-    if (done) {
+    if (!left) {
         free_op(r);
     }
 }
@@ -269,9 +234,11 @@ enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait *wait, in
     if (!r) {
         return weft__await_throw(frame, WEFT__REASON_NONE, -ENOMEM, a, 0, then);
     }
-    *r = (struct ready){
-        .record = record, .deadline = deadline, .generation = weft__fd_generation(record)};
-    weft__op_init(&r->op, fd, WEFT__OP_READY,
+    *r = (struct ready){.heap = {.free = free_heap_op},
+                        .record = record,
+                        .deadline = deadline,
+                        .generation = weft__fd_generation(record)};
+    weft__op_init(&r->heap.op, fd, WEFT__OP_READY,
                   events == WEFT_READABLE ? WEFT__SIDE_IN : WEFT__SIDE_OUT);
     a->object = r;
     return weft__await(w, task, frame, a, 1, deadline, then);

@@ -6,17 +6,9 @@
 #include "base/alloc.h"
 #include "io/fd.h"
 
-struct pending_close {
-    struct weft__fd_closer base;
-    struct weft__fd *record;
-};
-
-static void close_drained(struct weft__fd_closer *base, void *ready)
+static void free_closer(struct weft__fd_closer *closer)
 {
-    (void)ready;
-    struct pending_close *pending_close = (struct pending_close *)(void *)base;
-    weft__fd_finish_close_locked(pending_close->record);
-    weft__free(pending_close);
+    weft__free(closer);
 }
 
 int weft__fd_close_number(int fd)
@@ -25,20 +17,20 @@ int weft__fd_close_number(int fd)
     return close(fd) == 0 || errno == EINTR ? 0 : -errno;
 }
 
-int weft__fd_close(int fd, struct weft__driver *here, void *ready)
+int weft__fd_close(int fd, struct weft__driver *here, struct weft__io_done *done)
 {
     struct weft__fd *record = weft__fd_find(fd);
     int err;
     if (!record) {
         return weft__fd_close_number(fd);
     }
-    struct pending_close *pending_close = weft__alloc(sizeof *pending_close);
-    if (!pending_close) {
+    struct weft__fd_closer *closer = weft__alloc(sizeof *closer);
+    if (!closer) {
         return -ENOMEM;
     }
-    *pending_close = (struct pending_close){.base = {.empty = close_drained}, .record = record};
-    if (!weft__fd_forget_and_close(record, &pending_close->base, here, ready, &err)) {
-        weft__free(pending_close);
+    *closer = (struct weft__fd_closer){.closes = true, .drained = free_closer};
+    if (!weft__fd_forget_and_close(record, closer, here, done, &err)) {
+        weft__free(closer);
     }
     return err;
 }

@@ -24,6 +24,7 @@
 #include "base/atomic.h"
 #include "base/latch.h"
 #include "base/lock.h"
+#include "io/done.h"
 #include "io/fd.h"
 #include "io/op.h"
 
@@ -47,14 +48,16 @@ struct weft__driver_kind {
     void (*forget)(struct weft__driver *driver, struct weft__fd *record);
     /* A wait was linked. Any thread; under the record's lock. NULL: the driver need not know. */
     void (*armed)(struct weft__driver *driver);
-    /* Driver's thread. Takes the operation until it calls op->complete. */
-    void (*submit)(struct weft__driver *driver, struct weft__op *op);
+    /* Driver's thread. Takes the operation until a dispatch returns it in done->ops. False: not
+     * taken, because the descriptor was closed in the meantime. */
+    bool (*submit)(struct weft__driver *driver, struct weft__op *op);
     /* Wait for events, for submissions to be accepted, or for a wake, until the deadline; 0: do not
      * wait. */
     void (*wait)(struct weft__driver *driver, int64_t deadline);
-    /* Deliver the events that wait has found. Returns the number of events. `here`: the calling
-     * thread's driver, or NULL. */
-    unsigned (*dispatch)(struct weft__driver *driver, struct weft__driver *here, void *ready);
+    /* Return what the events that wait has found have finished. Returns the number of events.
+     * `here`: the calling thread's driver, or NULL. */
+    unsigned (*dispatch)(struct weft__driver *driver, struct weft__driver *here,
+                         struct weft__io_done *done);
 };
 
 /* Counters that any thread may read, also after the driver is closed: they belong to the driver's

@@ -139,13 +139,15 @@ static inline void prefetch_record(const struct epoll_event *event)
 static inline void prefetch_waiter(const struct epoll_event *event)
 {
     const struct weft__fd *record = record_of(event->data.u64);
-    const void *waiter = record ? weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) : NULL;
+    const struct weft__io_waiter *waiter =
+        record ? weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) : NULL;
     if (waiter) { /* prefetching a NULL pointer is slow */
         __builtin_prefetch(waiter, 1);
     }
 }
 
-static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
+static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver *here,
+                               struct weft__io_done *done)
 {
     struct epoll_driver *d = of(driver);
     unsigned n = 0;
@@ -168,7 +170,7 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         /* A read also stops at an urgent byte. */
         bool hung = events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI);
-        weft__fd_report(record, generation, sides, hung, here, ready);
+        weft__fd_report(record, generation, sides, hung, here, done);
         n++;
     }
     d->count = 0;

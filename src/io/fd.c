@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "io/driver.h"
 #include "io/edge.h"
+#include "io/op_queue.h"
 #include "io/statx.h"
 
 _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
@@ -208,7 +209,7 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
         return NULL;
     }
     do {
-        /* pairs: weft__fd_finish_close_locked */
+        /* pairs: finish_close_locked */
         uint32_t generation = atomic_load_explicit(&record->generation, memory_order_acquire);
         *err = weft__fd_is(record, WEFT__FD_CLOSE_PENDING) ? -EBADF : weft__fd_inspect(fd, &flags);
         if (*err) {
@@ -246,35 +247,18 @@ void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
     record->listed = list->first || record->list[1 - op->side].first;
 }
 
-static struct weft__op *op_in_slot_locked(const struct weft__fd *record, enum weft__side side)
-{
-    const struct weft__fd_slot *at = &record->slot[side];
-    return at->ticket == WEFT__FD_IN_FLIGHT ? weft__fd_slot_waiter(at) : NULL;
-}
-
 struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__side side,
                                       const struct weft__op *op)
 {
-    struct weft__op *first = op_in_slot_locked(record, side);
+    struct weft__op *first = weft__fd_slot_op(&record->slot[side]);
     return !op && first ? first : !op || op == first ? record->list[side].first : op->next;
 }
 
 /* Whether a driver or a thread still has an operation on this number. */
 static bool has_ops_locked(const struct weft__fd *record)
 {
-    return record->listed || op_in_slot_locked(record, WEFT__SIDE_IN) ||
-           op_in_slot_locked(record, WEFT__SIDE_OUT);
-}
-
-/* The descriptor is being closed, and one operation on it has ended. */
-void weft__fd_check_drained_locked(struct weft__fd *record, void *ready)
-{
-    struct weft__fd_closer *closer = record->closer;
-    if (closer && !has_ops_locked(record)) {
-        record->closer = NULL;
-        atomic_store_explicit(&record->flags, 0, memory_order_release);
-        closer->empty(closer, ready);
-    }
+    return record->listed || weft__fd_slot_op(&record->slot[WEFT__SIDE_IN]) ||
+           weft__fd_slot_op(&record->slot[WEFT__SIDE_OUT]);
 }
 
 bool weft__fd_invalidate(struct weft__fd *record)
@@ -350,8 +334,8 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generat
 }
 
 int weft__fd_wait_slow_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                              uint32_t edges, struct weft__driver *driver, void *waiter,
-                              uint64_t ticket)
+                              uint32_t edges, struct weft__driver *driver,
+                              struct weft__io_waiter *waiter, uint64_t ticket)
 {
     struct weft__fd_slot *at = &record->slot[side];
     int err = begin_wait_locked(record, side, generation, edges, driver);
@@ -359,20 +343,20 @@ int weft__fd_wait_slow_locked(struct weft__fd *record, enum weft__side side, uin
         err = -EBUSY;
     }
     if (!err) {
-        weft__fd_slot_set_waiter(at, waiter);
-        at->ticket = ticket;
+        weft__fd_slot_set(at, waiter, ticket);
         count_wait_locked(record, driver);
     }
     return err;
 }
 
-void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side, void *waiter,
-                          uint64_t ticket, struct weft__driver *here)
+void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side,
+                          const struct weft__io_waiter *waiter, uint64_t ticket,
+                          struct weft__driver *here)
 {
     struct weft__fd_slot *at = &record->slot[side];
     weft__latch_lock(&record->lock);
     if (weft__fd_slot_waiter(at) == waiter && at->ticket == ticket) {
-        weft__fd_slot_set_waiter(at, NULL);
+        weft__fd_slot_clear(at);
         weft__driver_count(here, -1);
     }
     weft__latch_unlock(&record->lock);
@@ -390,13 +374,24 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
     return linked;
 }
 
+/* The wait is over; its owner may unlink and free it as soon as the record's lock is released. */
+static void return_locked(struct weft__op *op, struct weft__io_done *done)
+{
+    if (op->queue) {
+        weft__op_queue_push(op->queue, op, done->own);
+    } else {
+        uint64_t ticket = atomic_load_explicit(&op->wait.word, memory_order_relaxed);
+        weft__io_done_wake(done, op->wait.waiter, ticket, NULL);
+    }
+}
+
 /* Waits for readiness are completed here; an operation that a driver has in flight is requested to
  * end, and completes through its driver. */
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
-                                 struct weft__driver *here, void *ready)
+                                 struct weft__driver *here, struct weft__io_done *done)
 {
     struct weft__op *op, *next;
-    weft__fd_fire_locked(record, side, here, NULL, ready);
+    weft__fd_wake_locked(record, side, here, NULL, done);
     for (op = weft__fd_next_locked(record, side, NULL); op; op = next) {
         next = weft__fd_next_locked(record, side, op);
         if (op->on_thread) {
@@ -415,21 +410,21 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
         weft__fd_remove_locked(record, op);
         weft__driver_count(here, -1);
         op->result = result;
-        op->complete(op, ready); /* op may be freed */
+        return_locked(op, done);
     }
 }
 
 /* Returns true if operations are still in flight: the last one to end calls the closer. *own is for
  * the caller to close. */
 static bool forget_locked(struct weft__fd *record, struct weft__fd_closer *closer,
-                          struct weft__driver *here, void *ready, int *reopened)
+                          struct weft__driver *here, struct weft__io_done *done, int *reopened)
 {
     if (!weft__fd_is(record, WEFT__FD_REGISTERED)) { /* another caller did it first */
         return false;
     }
     *reopened = unregister_locked(record);
-    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
-    complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
+    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, done);
+    complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, done);
     bool pending = has_ops_locked(record);
     record->closer = pending ? closer : NULL;
     atomic_store_explicit(&record->flags, pending ? WEFT__FD_CLOSE_PENDING : 0,
@@ -438,20 +433,22 @@ static bool forget_locked(struct weft__fd *record, struct weft__fd_closer *close
 }
 
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
-                     struct weft__driver *here, void *ready)
+                     struct weft__driver *here, struct weft__io_done *done)
 {
     int reopened = -1;
     weft__latch_lock(&record->lock);
-    bool pending = forget_locked(record, closer, here, ready, &reopened);
+    bool pending = forget_locked(record, closer, here, done, &reopened);
     weft__latch_unlock(&record->lock);
     close_reopened(reopened);
     return pending;
 }
 
-/* The generation changes after the close, because a reader of the old generation may have inspected
+/* Close the number of an unregistered record; releases the lock during close(2).
+ *
+ * The generation changes after the close, because a reader of the old generation may have inspected
  * the old descriptor (register_locked). If the generation has changed already, the kernel has given
  * the number to another caller of ours. */
-int weft__fd_finish_close_locked(struct weft__fd *record)
+static int finish_close_locked(struct weft__fd *record)
 {
     uint32_t generation = weft__fd_generation(record);
     atomic_store_explicit(&record->flags, WEFT__FD_IN_CLOSE, memory_order_relaxed);
@@ -466,30 +463,47 @@ int weft__fd_finish_close_locked(struct weft__fd *record)
     return err;
 }
 
+/* The descriptor is being closed, and one operation on it has ended. Returns the closer if it was
+ * the last: for the caller to notify, without the lock. */
+struct weft__fd_closer *weft__fd_take_drained_locked(struct weft__fd *record)
+{
+    struct weft__fd_closer *closer = record->closer;
+    if (!closer || has_ops_locked(record)) {
+        return NULL;
+    }
+    record->closer = NULL;
+    atomic_store_explicit(&record->flags, 0, memory_order_release);
+    if (closer->closes) {
+        closer->err = finish_close_locked(record);
+    }
+    return closer;
+}
+
 bool weft__fd_forget_and_close(struct weft__fd *record, struct weft__fd_closer *closer,
-                               struct weft__driver *here, void *ready, int *err)
+                               struct weft__driver *here, struct weft__io_done *done, int *err)
 {
     int reopened = -1;
     lock_after_close(record);
     bool closing = weft__fd_is(record, WEFT__FD_CLOSE_PENDING);
-    bool pending = forget_locked(record, closer, here, ready, &reopened);
-    *err = closing ? -EBADF : pending ? 0 : weft__fd_finish_close_locked(record);
+    bool pending = forget_locked(record, closer, here, done, &reopened);
+    *err = closing ? -EBADF : pending ? 0 : finish_close_locked(record);
     weft__latch_unlock(&record->lock);
     close_reopened(reopened);
     return pending;
 }
 
 void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
-                                 struct weft__driver *here, void *ready)
+                                 struct weft__driver *here, struct weft__io_done *done)
 {
-    complete_side_locked(record, side, 0, here, ready);
+    complete_side_locked(record, side, 0, here, done);
 }
 
-void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready)
+void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here,
+                             struct weft__io_done *done)
 {
     atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG_UP, memory_order_relaxed);
-    weft__fd_edge_locked(record, WEFT__SIDE_IN, here, ready);
-    weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, ready);
+    weft__fd_edge_locked(record, WEFT__SIDE_IN, here, done);
+    weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, done);
 }
 
 /* --- drivers and processes that end ------------------------------------------------------ */
@@ -506,7 +520,8 @@ static void resubmit_side_locked(struct weft__driver *driver, struct weft__fd *r
     }
 }
 
-static void evict_locked(struct weft__driver *driver, struct weft__fd *record, void *ready)
+static void evict_locked(struct weft__driver *driver, struct weft__fd *record,
+                         struct weft__io_done *done)
 {
     if (driver->kind->completes) {
         resubmit_side_locked(driver, record, WEFT__SIDE_IN);
@@ -514,18 +529,18 @@ static void evict_locked(struct weft__driver *driver, struct weft__fd *record, v
     } else if (record->driver == driver) {
         driver->kind->forget(driver, record);
         set_driver_locked(record, NULL);
-        weft__fd_edge_locked(record, WEFT__SIDE_IN, driver, ready);
-        weft__fd_edge_locked(record, WEFT__SIDE_OUT, driver, ready);
+        weft__fd_edge_locked(record, WEFT__SIDE_IN, driver, done);
+        weft__fd_edge_locked(record, WEFT__SIDE_OUT, driver, done);
     }
 }
 
-void weft__fd_evict(struct weft__driver *driver, void *ready)
+void weft__fd_evict(struct weft__driver *driver, struct weft__io_done *done)
 {
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             weft__latch_lock(&page[j].lock);
-            evict_locked(driver, &page[j], ready);
+            evict_locked(driver, &page[j], done);
             weft__latch_unlock(&page[j].lock);
         }
     }
@@ -560,7 +575,7 @@ void weft__fd_fork_child(void)
             page[j].listed = false;
             for (int side = 0; side < 2; side++) {
                 page[j].list[side] = (struct weft__fd_list){NULL, NULL};
-                weft__fd_slot_set_waiter(&page[j].slot[side], NULL);
+                weft__fd_slot_clear(&page[j].slot[side]);
             }
         }
     }

@@ -10,7 +10,7 @@
  *   user                                     driver, at an event
  *   1. e = edges                             1. lock
  *   2. try; would block (or a short read)    2. edges + 1
- *   3. empty_at = e                          3. complete every linked wait
+ *   3. empty_at = e                          3. unlink every wait, to be woken (io/done.h)
  *   4. lock; edges still e? link, unlock     4. unlock
  *      else unlock and try again
  *
@@ -50,6 +50,7 @@
 
 #include "base/atomic.h"
 #include "base/latch.h"
+#include "io/done.h"
 #include "io/op.h"
 
 #define WEFT__CLOSED (-EBADFD)     /* result of a wait when the descriptor is closed */
@@ -74,35 +75,63 @@ struct weft__fd_side {
     _Atomic(uint32_t) empty_at; /* value of edges when the side was last found empty */
 };
 
-/* The first fiber that waits for readiness, or the first operation that a driver has in flight. It
- * is stored in the record because usually there is no other; so the waker need not load the
- * waiter's stack into its cache. Under the lock. */
+/* The first waiter for readiness, or the first operation that a driver has in flight. It is stored
+ * in the record because usually there is no other; so the waker need not load the waiter's stack
+ * into its cache. Under the lock. */
 struct weft__fd_slot {
-    _Atomic(void *) waiter; /* NULL: none. Atomic because drivers prefetch it without the lock */
-    uint64_t ticket; /* the fiber's ticket; WEFT__FD_IN_FLIGHT: the pointer is a struct weft__op */
+    _Atomic(struct weft__io_waiter *) waiter; /* NULL: none. Atomic because drivers prefetch it
+                                                 without the lock */
+    uint64_t ticket; /* the waiter's; WEFT__FD_IN_FLIGHT: the pointer is a struct weft__op */
 };
 
-static inline void *weft__fd_slot_waiter(const struct weft__fd_slot *slot)
+#define WEFT__FD_IN_FLIGHT UINT64_MAX /* not a ticket: those have 48 bits */
+
+static inline struct weft__io_waiter *weft__fd_slot_waiter(const struct weft__fd_slot *slot)
 {
     return atomic_load_explicit(&slot->waiter, memory_order_relaxed);
 }
 
-static inline void weft__fd_slot_set_waiter(struct weft__fd_slot *slot, void *waiter)
+static inline void weft__fd_slot_set(struct weft__fd_slot *slot, struct weft__io_waiter *waiter,
+                                     uint64_t ticket)
 {
     atomic_store_explicit(&slot->waiter, waiter, memory_order_relaxed);
+    slot->ticket = ticket;
 }
 
-#define WEFT__FD_IN_FLIGHT UINT64_MAX /* not a ticket: those have 48 bits */
+static inline void weft__fd_slot_clear(struct weft__fd_slot *slot)
+{
+    atomic_store_explicit(&slot->waiter, NULL, memory_order_relaxed);
+}
+
+static inline struct weft__op *weft__fd_slot_op(const struct weft__fd_slot *slot)
+{
+    return slot->ticket == WEFT__FD_IN_FLIGHT
+               ? (struct weft__op *)(void *)weft__fd_slot_waiter(slot)
+               : NULL;
+}
+
+static inline bool weft__fd_slot_has_op(const struct weft__fd_slot *slot, struct weft__op *op)
+{
+    return weft__fd_slot_waiter(slot) == (struct weft__io_waiter *)(void *)op;
+}
+
+static inline void weft__fd_slot_set_op(struct weft__fd_slot *slot, struct weft__op *op)
+{
+    weft__fd_slot_set(slot, (struct weft__io_waiter *)(void *)op, WEFT__FD_IN_FLIGHT);
+}
 
 /* The further operations of a side. Under the lock. */
 struct weft__fd_list {
     struct weft__op *first, *last;
 };
 
-/* Called when no operation uses the number any more; under the record's lock, which it may release
- * and take again. */
+/* A close that has to wait until no operation uses the number any more. */
 struct weft__fd_closer {
-    void (*empty)(struct weft__fd_closer *closer, void *ready);
+    bool closes; /* close the number then; false: it is only unregistered */
+    int err;     /* the result of close(2) */
+    /* Called at the end, on the thread that ended the last operation, without locks. The closer may
+     * be freed. */
+    void (*drained)(struct weft__fd_closer *closer);
 };
 
 struct weft__fd {
@@ -125,11 +154,6 @@ struct weft__fd {
 _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
 _Static_assert(offsetof(struct weft__fd, driver) == 64, "the first one");
 #endif
-
-/* Wake the fiber that waits with this ticket; usually under the record's lock. `prefetch`: the
- * memory that the fiber reads first, as a prefetch hint, if a driver delivers an edge; else NULL.
- * False: the wait has ended already. Implemented by the scheduler. */
-bool weft__io_fire(void *waiter, uint64_t ticket, const void *prefetch, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are allocated together */
 #define WEFT__FD_PAGES 8192u
@@ -178,17 +202,15 @@ int weft__fd_take_reopened(const struct weft__fd *record);
  * hands to other code. True: only after the closer was called, because drivers still have
  * operations that use the number; these are being cancelled. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
-                     struct weft__driver *here, void *ready);
+                     struct weft__driver *here, struct weft__io_done *done);
 /* As weft__fd_forget, and close the descriptor; no other caller can register the number in between
- * and then wait for events that never come. *err: of close(2). True: the closer must close it with
- * weft__fd_finish_close_locked. */
+ * and then wait for events that never come. *err: of close(2). True: it is closed when the last
+ * operation has ended, if the closer says so. */
 bool weft__fd_forget_and_close(struct weft__fd *record, struct weft__fd_closer *closer,
-                               struct weft__driver *here, void *ready, int *err);
-/* Close the number of an unregistered record; releases the lock during close(2). */
-int weft__fd_finish_close_locked(struct weft__fd *record);
+                               struct weft__driver *here, struct weft__io_done *done, int *err);
 /* As weft__fd_forget_and_close, without waiting: closes now, or when the last operation in flight
  * ends. -EBADF, -ENOMEM. */
-int weft__fd_close(int fd, struct weft__driver *here, void *ready);
+int weft__fd_close(int fd, struct weft__driver *here, struct weft__io_done *done);
 /* close(2), and nothing else. */
 int weft__fd_close_number(int fd);
 /* Make this driver the one that reports the descriptor's readiness. -EBUSY: it has another driver;
@@ -293,8 +315,9 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
 /* Undo weft__fd_wait (io/edge.h), by which a fiber waits without an operation. */
-void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side, void *waiter,
-                          uint64_t ticket, struct weft__driver *here);
+void weft__fd_cancel_wait(struct weft__fd *record, enum weft__side side,
+                          const struct weft__io_waiter *waiter, uint64_t ticket,
+                          struct weft__driver *here);
 /* Undo weft__fd_link. False: the wait was completed. `here`: the calling thread's driver, or NULL,
  * here and below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
@@ -315,7 +338,7 @@ static inline bool weft__fd_is_waited_locked(const struct weft__fd *record, enum
 
 /* The driver's thread stops for a while: detach all records from the driver, make its readiness
  * waits try again, and cancel its operations in flight with WEFT__RESUBMIT. */
-void weft__fd_evict(struct weft__driver *driver, void *ready);
+void weft__fd_evict(struct weft__driver *driver, struct weft__io_done *done);
 /* The driver is about to be closed: detach all records from it. */
 void weft__fd_detach_driver(struct weft__driver *driver);
 /* In a forked child, which has no drivers. */

@@ -1,10 +1,10 @@
-/* An operation on a descriptor: the system call to perform, its buffers, and the function to call
- * when it is finished.
+/* An operation on a descriptor: the system call to perform, its buffers, and who waits for it.
  *
- * The memory belongs to the caller. From submit until `complete` is called, the operation and the
- * caller's buffer belong to the driver that took it. A readiness wait (WEFT__OP_READY) on a driver
- * that only reports readiness is different: it is linked into the descriptor's record (io/fd.h),
- * and its owner may unlink it under the record's lock.
+ * The memory belongs to the caller. From submit until the driver's dispatch returns the operation
+ * as finished (io/done.h), the operation and the caller's buffer belong to the driver that took it.
+ * A readiness wait (WEFT__OP_READY) on a driver that only reports readiness is different: it is
+ * linked into the descriptor's record (io/fd.h), and its owner may unlink it under the record's
+ * lock.
  */
 #ifndef WEFT_IO_OP_H
 #define WEFT_IO_OP_H
@@ -56,16 +56,22 @@ enum weft__side {
  * be requested any more. */
 enum weft__op_cancel_state { WEFT__OP_CANCEL_NONE, WEFT__OP_CANCEL_REQUESTED, WEFT__OP_FINISHED };
 
-/* The state of an operation that a fiber waits for: net/op_state.h. */
-struct weft__op_state {
-    _Atomic(uint64_t) word;
+/* Whoever can be woken with a ticket. This folder stores waiters and hands them back, and never
+ * looks inside; the struct is defined nowhere: sched/io_wake.h converts tasks. */
+struct weft__io_waiter;
+
+/* One wait: a waiter and the ticket of its wait. */
+struct weft__io_wait {
+    struct weft__io_waiter *waiter;
+    _Atomic(uint64_t) word; /* the ticket; if a driver completes the operation, the state of the
+                               wait, which belongs to the waiter's side: sched/op_state.h */
 };
 
+struct weft__op_queue;
+
 struct weft__op {
-    /* Called once, when the operation is finished and `result` is set; by the thread that
-     * dispatches for the driver or closes the descriptor. Must be short; the lock of the
-     * descriptor's record may be held. `ready` is the argument of that dispatch. */
-    void (*complete)(struct weft__op *op, void *ready);
+    struct weft__op_queue *queue; /* receives the operation when its wait for readiness has ended
+                                     (io/op_queue.h); NULL: `wait` is woken */
     int64_t result;
     struct weft__fd *record; /* the descriptor's record, if it has one; used by the uring driver */
     int fd;
@@ -83,12 +89,12 @@ struct weft__op {
     bool cancelling;   /* a cancellation was submitted */
     bool force_async;  /* submitted to the kernel's worker threads, without a non-blocking try
                         first */
-    void *fiber;       /* the task that waits for the operation, and the state of its wait; set by
-                        the caller */
-    struct weft__op_state end;
+    struct weft__io_wait wait; /* set by the caller */
+    struct weft__op *next;     /* in the record's list, under its lock; then in a list of finished
+                                  operations */
     /* The completion path needs the fields above only. */
-    struct weft__op *next, *prev; /* in the record's list; under its lock */
-    struct weft__driver *driver;  /* the driver that has the operation, or that reports its
+    struct weft__op *prev;       /* in the record's list; under its lock */
+    struct weft__driver *driver; /* the driver that has the operation, or that reports its
                                      readiness */
     int flags; /* flags of the system call, besides those that are always set; READ, WRITE:
                   RWF_... */
@@ -128,6 +134,10 @@ struct weft__op {
                                                its list of cancelled ones */
 };
 
+#ifndef WEFT_EXPLORE
+_Static_assert(offsetof(struct weft__op, prev) == 64, "the completion path needs one cache line");
+#endif
+
 /* Initialise the fields that every operation has; the caller sets those of the code, the driver its
  * own. */
 static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code code,
@@ -139,6 +149,7 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->flags = 0;
     op->offset = -1;
     op->on_thread = op->linked = op->likely_empty = false;
+    op->queue = NULL;
 }
 
 /* Perform the operation now, without waiting. Returns the result, or -EAGAIN. EINTR never occurs,

@@ -219,7 +219,8 @@ static void poll_wait(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
+static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *here,
+                              struct weft__io_done *done)
 {
     struct poll_driver *d = of(driver);
     unsigned n = 0;
@@ -239,7 +240,7 @@ static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *
         unsigned sides = (events & POLLIN ? 1u << WEFT__SIDE_IN : 0) |
                          (events & POLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, d->generations[i], sides,
-                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, here, ready);
+                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, here, done);
         n++;
     }
     d->poll_result = 0;

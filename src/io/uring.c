@@ -325,7 +325,7 @@ static inline bool link_known(struct weft__fd *record, struct weft__op *op)
     return known;
 }
 
-static void uring_submit(struct weft__driver *driver, struct weft__op *op)
+static bool uring_submit(struct weft__driver *driver, struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
     op->driver = driver;
@@ -334,15 +334,14 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
     op->closed = op->resubmit = op->cancelling = op->force_async = false;
     op->awaits_ready = record && weft__fd_must_perform(record, op);
     if (record && !link_known(record, op)) {
-        /* The descriptor was closed in the meantime: the kernel would keep the closed file in use,
-         * and nothing would end the operation. */
-        op->result = WEFT__CLOSED;
+        /* The kernel would keep the closed file in use, and nothing would end the operation. A
+         * cancel must not be requested either. */
         atomic_store_explicit(&op->cancel_state, WEFT__OP_FINISHED, memory_order_relaxed);
-        op->complete(op, NULL);
-        return;
+        return false;
     }
     weft__driver_count(driver, 1);
     push_or_queue(of(driver), op);
+    return true;
 }
 
 static void push_backlog(struct uring_driver *d)
@@ -599,7 +598,8 @@ static bool is_plain(const struct weft__op *op, int result)
     return result >= 0 && !op->awaits_ready && op->code != WEFT__OP_READY;
 }
 
-static void complete_op(struct uring_driver *d, struct weft__op *op, int result, void *ready)
+static void complete_op(struct uring_driver *d, struct weft__op *op, int result,
+                        struct weft__io_done *done)
 {
     bool plain = __builtin_expect(is_plain(op, result), 1);
     if (!plain) {
@@ -609,7 +609,7 @@ static void complete_op(struct uring_driver *d, struct weft__op *op, int result,
         }
     }
     if (op->linked) {
-        weft__fd_end_op(op->record, op, ready);
+        weft__fd_end_op(op->record, op);
     }
     if (__builtin_expect(op->cancelling, 0)) {
         unlink_cancelled(d, op);
@@ -617,7 +617,7 @@ static void complete_op(struct uring_driver *d, struct weft__op *op, int result,
     weft__driver_op_finished(&d->base, op);
     weft__driver_count(&d->base, -1);
     op->result = plain ? result : final_result(op, result);
-    op->complete(op, ready); /* op may be freed */
+    weft__io_done_op(done, op);
 }
 
 /* With many connections the operations are on stacks that are in no nearby cache: they are loaded
@@ -629,7 +629,7 @@ static inline __attribute__((always_inline)) void prefetch_op(const struct io_ur
     const struct io_uring_cqe *cqe = &ring->cq.cqes[(head + PREFETCH) & *ring->cq.kring_mask];
     const char *op = (const char *)(uintptr_t)cqe->user_data;
     __builtin_prefetch(op, 1);
-    __builtin_prefetch(op + offsetof(struct weft__op, end), 1);
+    __builtin_prefetch(op + offsetof(struct weft__op, next), 1);
 }
 
 /* The driver is not polled again until its host is woken: entries that the kernel does not accept
@@ -647,7 +647,8 @@ static void hand_to_host(struct uring_driver *d)
     atomic_store_explicit(&d->base.repoll_at, again, memory_order_relaxed);
 }
 
-static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
+static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here,
+                               struct weft__io_done *done)
 {
     (void)here; /* always this driver's own thread */
     struct uring_driver *d = of(driver);
@@ -667,7 +668,7 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
             handle_cancel_result(d, cqe->res);
         } else if (cqe->user_data != NOP) {
             events++;
-            complete_op(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
+            complete_op(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, done);
         }
     }
     io_uring_cq_advance(&d->ring, n);

@@ -15,6 +15,7 @@
 
 #define TIMERS 256 /* timers called in one turn */
 #define MAX_TICK_NS 1000000000
+#define WAKES 16 /* fibers woken together that wait for a descriptor of this loop */
 
 struct weft__loop_post {
     struct weft__loop_post *next;
@@ -47,7 +48,7 @@ static void init(weft_loop *loop, int64_t tick_ns)
     weft__list_init(&loop->unverified);
     weft__list_init(&loop->ready);
     weft__list_init(&loop->paused);
-    loop->last_woken = &loop->woken;
+    weft__op_queue_init(&loop->woken);
     loop->last_post = &loop->posts;
 }
 
@@ -91,6 +92,7 @@ int weft_loop_create(weft_loop **out, const struct weft_loop_opts *options)
     if (err) {
         goto close_wake;
     }
+    loop->woken.driver = loop->driver;
     loop->completes = kind->completes;
     *out = loop;
     return 0;
@@ -123,6 +125,8 @@ void weft_loop_destroy(weft_loop *loop)
     }
     weft__lock(&loop->lock); /* the last waker has released the lock */
     weft__unlock(&loop->lock);
+    weft__lock(&loop->woken.lock); /* and so has the last thread that has closed a descriptor */
+    weft__unlock(&loop->woken.lock);
     weft__fd_detach_driver(loop->driver);
     weft__driver_close(loop->driver);
     close(loop->wake_fd);
@@ -142,19 +146,6 @@ size_t weft_loop_pending(const weft_loop *loop)
 }
 
 /* --- calls from any thread --------------------------------------------------------- */
-
-void weft__loop_woken(struct weft__op *op, void *ready)
-{
-    weft_loop *loop = ((struct weft__loop_item *)(void *)op)->loop;
-    weft__lock(&loop->lock);
-    op->next = NULL;
-    *loop->last_woken = op;
-    loop->last_woken = &op->next;
-    if (ready != loop) { /* not called by the loop's own dispatch */
-        weft__driver_wake(loop->driver);
-    }
-    weft__unlock(&loop->lock);
-}
 
 int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg)
 {
@@ -190,18 +181,31 @@ static bool stopping(const weft_loop *loop)
 
 /* --- a turn --------------------------------------------------------------------------- */
 
-static void drain_woken(weft_loop *loop)
+static void handle_woken(struct weft__op *first)
 {
-    weft__lock(&loop->lock);
-    struct weft__op *op = loop->woken, *next;
-    loop->woken = NULL;
-    loop->last_woken = &loop->woken;
-    weft__unlock(&loop->lock);
+    struct weft__op *op = first, *next;
     for (; op; op = next) {
         struct weft__loop_item *item = (struct weft__loop_item *)(void *)op;
         next = op->next;
         item->woken(item);
     }
+}
+
+static void drain_woken(weft_loop *loop)
+{
+    handle_woken(weft__op_queue_take(&loop->woken));
+}
+
+/* Fibers may wait for the descriptors of this loop too: they are woken at once. */
+static void dispatch(weft_loop *loop)
+{
+    struct weft__io_wake wakes[WAKES];
+    struct weft__io_done done;
+    weft__io_done_init_foreign(&done, wakes, WAKES);
+    done.own = &loop->woken;
+    loop->driver->kind->dispatch(loop->driver, weft__loop_here(loop), &done);
+    weft__io_done_wake_foreign(&done);
+    handle_woken(done.ops);
 }
 
 static bool has_calls(const weft_loop *loop)
@@ -228,7 +232,7 @@ static void find_callbacks(weft_loop *loop, int64_t deadline)
     bool wait = !has_work(loop) && !stopping(loop) && until > loop->now;
     loop->dirty = false;
     loop->driver->kind->wait(loop->driver, wait ? until : 0);
-    loop->driver->kind->dispatch(loop->driver, weft__loop_here(loop), loop);
+    dispatch(loop);
     drain_woken(loop);
     weft__proactor_try(loop);
     if (!loop->completes) {
@@ -355,6 +359,15 @@ int weft__loop_link(weft_loop *loop, struct weft__fd *record, struct weft__op *o
     return err;
 }
 
+/* A refused operation is reported in the next turn. */
+void weft__loop_submit(weft_loop *loop, struct weft__op *op)
+{
+    if (!loop->driver->kind->submit(loop->driver, op)) {
+        op->result = WEFT__CLOSED;
+        weft__op_queue_push(&loop->woken, op, NULL);
+    }
+}
+
 int weft__loop_sides(short revents)
 {
     const int in = 1 << WEFT__SIDE_IN, out = 1 << WEFT__SIDE_OUT;
@@ -383,7 +396,12 @@ int weft_loop_close(weft_loop *loop, int fd)
         return -EBUSY;
     }
     loop->dirty = true;
-    int err = weft__fd_close(fd, weft__loop_here(loop), loop);
+    struct weft__io_wake wakes[WAKES];
+    struct weft__io_done done;
+    weft__io_done_init_foreign(&done, wakes, WAKES);
+    done.own = &loop->woken;
+    int err = weft__fd_close(fd, weft__loop_here(loop), &done);
+    weft__io_done_wake_foreign(&done);
     weft__reactor_fd_closed(loop, fd);
     return err;
 }

@@ -3,8 +3,9 @@
  * Both consist of driver operations (io/op.h). On a driver that completes operations, an operation
  * is submitted and reports its completion. On a driver that reports readiness, this thread tries
  * the operation; if it would block, it is linked into the descriptor's record and reports when to
- * try again. In both cases it reports through weft__loop_woken, which may be called by another
- * thread (one that closes the descriptor); the loop's thread handles the report after its wait:
+ * try again. A completion is returned by the loop's dispatch. A wait for readiness is ended by the
+ * loop's dispatch too, or by another thread that closes the descriptor, and goes through the loop's
+ * queue (io/op_queue.h). The loop's thread handles both after its wait:
  *
  *   todo, unverified -- try or verify --> done, ready -- call -->
  *        ^                   | would block
@@ -17,12 +18,13 @@
 #include <weft/loop.h>
 
 #include "io/driver.h"
+#include "io/op_queue.h"
 #include "loop/list.h"
 #include "time/wheel.h"
 
 /* An operation of a loop, and the function that handles it after it was woken. */
 struct weft__loop_item {
-    struct weft__op op; /* must be first; the loop uses `next` while the operation is not linked */
+    struct weft__op op; /* must be first */
     weft_loop *loop;
     void (*woken)(struct weft__loop_item *item); /* called on the loop's thread */
 };
@@ -52,19 +54,16 @@ struct weft_loop {
 
     /* any thread */
     struct weft__io_counters io;
+    struct weft__op_queue woken; /* every operation here has it as its queue */
     _Atomic(bool) stopping;
     struct weft__lock lock;
     /* Under the lock. The wake-up is also written under it, because the loop may be destroyed after
      * that. */
-    struct weft__op *woken, **last_woken;
     struct weft__loop_post *posts, **last_post;
 
     /* Loop's thread only. Last, because its slots are not cleared (time/wheel.h). */
     struct weft__wheel wheel;
 };
-
-/* The `complete` function of every operation here. Any thread. */
-void weft__loop_woken(struct weft__op *op, void *ready);
 
 /* Make the loop's driver report the descriptor's readiness. -EBUSY: another driver does. */
 int weft__loop_claim(weft_loop *loop, struct weft__fd *record);
@@ -72,6 +71,8 @@ int weft__loop_claim(weft_loop *loop, struct weft__fd *record);
  * these waits are counted as those of threads without a driver. */
 int weft__loop_link(weft_loop *loop, struct weft__fd *record, struct weft__op *op,
                     uint32_t generation, uint32_t edges);
+/* Submit an operation to a driver that completes operations. */
+void weft__loop_submit(weft_loop *loop, struct weft__op *op);
 static inline struct weft__driver *weft__loop_here(const weft_loop *loop)
 {
     return loop->completes ? loop->driver : NULL;

@@ -62,7 +62,7 @@ static void woken(struct weft__loop_item *item);
 void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg)
 {
     *of(op) = (struct op){
-        .item = {.op = {.complete = weft__loop_woken}, .loop = loop, .woken = woken},
+        .item = {.op = {.queue = &loop->woken}, .loop = loop, .woken = woken},
         .fn = fn,
         .arg = arg,
     };
@@ -105,7 +105,7 @@ static void submit(struct op *op)
 {
     weft_loop *loop = op->item.loop;
     loop->dirty = true;
-    loop->driver->kind->submit(loop->driver, &op->item.op);
+    weft__loop_submit(loop, &op->item.op);
 }
 
 /* The next operation in the queue takes its place. */
@@ -143,8 +143,7 @@ static struct op *first_in_queue(const struct op *op)
     weft__latch_lock(&record->lock);
     enum weft__side side = (enum weft__side)op->item.op.side;
     struct weft__op *at = weft__fd_next_locked(record, side, NULL);
-    while (at && (at->complete != weft__loop_woken || at->code == WEFT__OP_READY ||
-                  ((struct weft__loop_item *)(void *)at)->loop != op->item.loop)) {
+    while (at && (at->queue != &op->item.loop->woken || at->code == WEFT__OP_READY)) {
         at = weft__fd_next_locked(record, side, at);
     }
     weft__latch_unlock(&record->lock);

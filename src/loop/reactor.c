@@ -140,7 +140,7 @@ static void submit(weft_watch *watch)
         if (wants(watch, i)) {
             watch->sides[i].busy = true;
             watch->sides[i].item.op.result = 0;
-            loop->driver->kind->submit(loop->driver, &watch->sides[i].item.op);
+            weft__loop_submit(loop, &watch->sides[i].item.op);
         }
     }
 }
@@ -335,7 +335,7 @@ int weft_watch_add(weft_loop *loop, weft_watch **out, int fd, int events, weft_w
     };
     for (int i = 0; i < 2; i++) {
         struct weft__op op = {
-            .complete = weft__loop_woken, .fd = fd, .code = WEFT__OP_READY, .side = (uint8_t)i};
+            .queue = &loop->woken, .fd = fd, .code = WEFT__OP_READY, .side = (uint8_t)i};
         watch->sides[i] =
             (struct side){.item = {.op = op, .loop = loop, .woken = woken}, .watch = watch};
     }

@@ -17,18 +17,6 @@
 
 /* --- readiness ----------------------------------------------------------------------- */
 
-struct listed {
-    struct weft__op op; /* must be first */
-    struct weft__waiter waiter;
-};
-
-/* Called under the record's lock. */
-static void ready(struct weft__op *op, void *arg)
-{
-    struct listed *wait = (struct listed *)(void *)op;
-    weft__waiter_fire(&wait->waiter, WEFT__REASON_DONE, arg);
-}
-
 /* The wait was not linked, because of `err`, and was disarmed. An interrupt may have ended it
  * before that: then the interrupt was delivered to this wait, which ends by it, unless the call
  * fails. */
@@ -45,22 +33,23 @@ static int finish_unlinked(enum weft__reason reason, int err, const struct weft_
 static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__fd_snapshot seen,
                        int64_t deadline, const struct weft__wait_kind *kind)
 {
-    struct listed wait;
-    weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
-    wait.op.complete = ready;
-    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
-    int err = weft__fd_link(record, &wait.op, seen.generation, seen.edges,
+    struct weft__op op;
+    struct weft__waiter waiter;
+    weft__op_init(&op, record->number, WEFT__OP_READY, side);
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL);
+    weft__op_state_init(&op.wait, weft__io_waiter_of(waiter.task), waiter.ticket);
+    int err = weft__fd_link(record, &op, seen.generation, seen.edges,
                             weft__worker_peek_driver(weft__worker_self()));
     if (err) {
-        return finish_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);
+        return finish_unlinked(weft__waiter_disarm(&waiter), err, kind, record->number);
     }
     enum weft__reason reason =
-        weft__waiter_park(&wait.waiter, deadline, kind, (uint64_t)(unsigned)record->number);
+        weft__waiter_park(&waiter, deadline, kind, (uint64_t)(unsigned)record->number);
     if (weft__reason_is_done(reason)) {
-        return (int)wait.op.result;
+        return (int)op.result;
     }
     /* The fiber may be on another worker by now. */
-    weft__fd_unlink(record, &wait.op, weft__worker_peek_driver(weft__worker_self()));
+    weft__fd_unlink(record, &op, weft__worker_peek_driver(weft__worker_self()));
     return weft__reason_errno(reason);
 }
 
@@ -77,7 +66,7 @@ int weft__call_cancel_wait(struct weft__fd *record, enum weft__side side, enum w
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = weft__current(w);
-    weft__fd_cancel_wait(record, side, task, weft__task_last_ticket(task),
+    weft__fd_cancel_wait(record, side, weft__io_waiter_of(task), weft__task_last_ticket(task),
                          weft__worker_peek_driver(w));
     return weft__reason_errno(reason);
 }
@@ -140,21 +129,15 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 
 /* --- completion ------------------------------------------------------------------------- */
 
-/* Called by the driver's thread. */
-void weft__call_completed(struct weft__op *op, void *ready)
-{
-    weft__op_state_finish(&op->end, op->fiber, ready);
-}
-
 /* Wait for the operation after its cancellation was requested: nothing but its completion ends this
  * wait. */
 static void await_completion(struct weft__call *call, const struct weft__wait_kind *kind)
 {
     const unsigned how =
         WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE;
-    struct weft__task *task = call->op.fiber;
+    struct weft__task *task = weft__io_waiter_task(call->op.wait.waiter);
     uint64_t ticket = weft__task_arm(task, how);
-    bool waits = weft__op_state_wait(&call->op.end, ticket);
+    bool waits = weft__op_state_wait(&call->op.wait, ticket);
     enum weft__reason reason =
         waits ? weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
                                         (uint64_t)(unsigned)call->op.fd)
@@ -165,7 +148,7 @@ static void await_completion(struct weft__call *call, const struct weft__wait_ki
 int64_t weft__call_abort(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
                          enum weft__reason reason, const struct weft__wait_kind *kind)
 {
-    weft__op_state_stop_waiting(&call->op.end, ticket);
+    weft__op_state_stop_waiting(&call->op.wait, ticket);
     weft__driver_request_cancel(driver, &call->op);
     await_completion(call, kind);
     if (call->op.result == -ECANCELED || call->op.result == WEFT__RESUBMIT) {
@@ -173,6 +156,12 @@ int64_t weft__call_abort(struct weft__driver *driver, struct weft__call *call, u
     }
     weft__waiter_defer(reason); /* it was done after all */
     return call->op.result;
+}
+
+int64_t weft__call_refused(void)
+{
+    weft__waiter_defer(weft__task_disarm(weft__current(weft__worker_self())));
+    return WEFT__CLOSED;
 }
 
 /* Repeats while drivers stop with their threads. */

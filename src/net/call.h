@@ -14,12 +14,13 @@
 #include "io/edge.h"
 #include "io/fd.h"
 #include "io/op.h"
-#include "net/op_state.h"
+#include "sched/io_wake.h"
+#include "sched/op_state.h"
 #include "sched/switch.h"
 #include "sched/waiter.h"
 
 struct weft__call {
-    struct weft__op op; /* on a driver that completes operations, `fiber` is the task */
+    struct weft__op op;
 };
 
 /* Run an operation. The caller has initialised it and set the fields of its code. Returns the
@@ -66,7 +67,8 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
     struct weft__task *task = weft__current(w);
     unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL;
     uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
-    int err = weft__fd_wait(record, side, seen.generation, seen.edges, driver, task, ticket);
+    int err = weft__fd_wait(record, side, seen.generation, seen.edges, driver,
+                            weft__io_waiter_of(task), ticket);
     if (__builtin_expect(err != 0, 0)) {
         return weft__call_wait_listed(record, side, seen, err, deadline, kind);
     }
@@ -85,14 +87,13 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
  * finished. */
 int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind);
-/* Slow paths of weft__call_complete: the wait ended before the operation; the driver has
- * stopped. */
+/* Slow paths of weft__call_complete: the wait ended before the operation; the descriptor was closed
+ * before the operation was submitted, and the calling fiber is armed; the driver has stopped. */
 int64_t weft__call_abort(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
                          enum weft__reason reason, const struct weft__wait_kind *kind);
+int64_t weft__call_refused(void);
 int64_t weft__call_resubmit(struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind);
-/* The `complete` function of the operation. */
-void weft__call_completed(struct weft__op *op, void *ready);
 
 /* As weft__call_complete, for a fiber of this worker. WEFT__RESUBMIT: submit again. The fiber is
  * armed before the operation is submitted, so that there is only one point at which it may be
@@ -104,10 +105,10 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
     struct weft__task *task = weft__current(w);
     unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL;
     uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
-    call->op.complete = weft__call_completed;
-    call->op.fiber = task;
-    weft__op_state_init(&call->op.end, ticket);
-    driver->kind->submit(driver, &call->op);
+    weft__op_state_init(&call->op.wait, weft__io_waiter_of(task), ticket);
+    if (__builtin_expect(!driver->kind->submit(driver, &call->op), 0)) {
+        return weft__call_refused();
+    }
     enum weft__reason reason =
         weft__waiter_park_inline(task, ticket, w, deadline, kind, (uint64_t)(unsigned)call->op.fd);
     return __builtin_expect(weft__reason_is_done(reason), 1)

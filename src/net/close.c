@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "io/fd.h"
 #include "net/fd_exhaustion.h"
+#include "sched/io_wake.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -12,51 +13,49 @@ static const struct weft__wait_kind close_kind = {.name = "close"};
 
 /* A number that operations in flight still use must not be reused before they have ended. */
 struct closer {
-    struct weft__fd_closer base;
+    struct weft__fd_closer base; /* must be first */
     struct weft__waiter waiter;
-    struct weft__fd *record;
-    bool closes; /* false: the number is only unregistered */
-    int err;     /* of close(2) */
 };
 
-static void empty(struct weft__fd_closer *base, void *ready)
+static void drained(struct weft__fd_closer *base)
 {
-    struct closer *closer = (struct closer *)(void *)base;
-    if (closer->closes) {
-        closer->err = weft__fd_finish_close_locked(closer->record);
-    }
-    weft__waiter_fire(&closer->waiter, WEFT__REASON_DONE, ready);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__waiter_fire(&((struct closer *)(void *)base)->waiter, WEFT__REASON_DONE, &ready);
+    weft__place_chain(&ready);
 }
 
 /* True: done, without waiting. */
-static bool end_now(struct closer *closer)
+static bool end_now(struct weft__fd *record, struct weft__fd_closer *closer)
 {
     struct weft__driver *here = weft__worker_peek_driver(weft__worker_self());
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    bool in_flight = closer->closes ? weft__fd_forget_and_close(closer->record, &closer->base, here,
-                                                                &ready, &closer->err)
-                                    : weft__fd_forget(closer->record, &closer->base, here, &ready);
-    weft__place_chain(&ready);
+    struct weft__io_batch batch;
+    weft__io_batch_init(&batch);
+    int err = 0;
+    bool in_flight = closer->closes
+                         ? weft__fd_forget_and_close(record, closer, here, &batch.done, &err)
+                         : weft__fd_forget(record, closer, here, &batch.done);
+    if (!in_flight) { /* else the closer belongs to the last operation */
+        closer->err = err;
+    }
+    weft__io_batch_place(&batch);
     return !in_flight;
 }
 
 /* The wait is short and nothing ends it early: the operations were cancelled. */
 static int end(struct weft__fd *record, bool closes)
 {
-    struct closer closer = {.base = {.empty = empty}, .record = record, .closes = closes};
+    struct closer closer = {.base = {.closes = closes, .drained = drained}};
     weft__waiter_arm(&closer.waiter,
                      WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE);
-    if (end_now(&closer)) {
+    if (end_now(record, &closer.base)) {
         enum weft__reason none = weft__waiter_disarm(&closer.waiter);
         WEFT__ASSERT(none == WEFT__REASON_NONE);
-        return closer.err;
+        return closer.base.err;
     }
     enum weft__reason reason = weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
     WEFT__ASSERT(reason == WEFT__REASON_DONE);
-    weft__latch_lock(&record->lock); /* the thread that woke us has left the record */
-    weft__latch_unlock(&record->lock);
-    return closer.err;
+    return closer.base.err;
 }
 
 static bool on_base_context(void)
@@ -68,10 +67,10 @@ static bool on_base_context(void)
 /* A callback on a worker cannot wait. */
 static int close_from_callback(int fd)
 {
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    int err = weft__fd_close(fd, weft__worker_peek_driver(weft__worker_self()), &ready);
-    weft__place_chain(&ready);
+    struct weft__io_batch batch;
+    weft__io_batch_init(&batch);
+    int err = weft__fd_close(fd, weft__worker_peek_driver(weft__worker_self()), &batch.done);
+    weft__io_batch_place(&batch);
     weft__fd_exhaustion_notify();
     return err;
 }

@@ -102,14 +102,6 @@ static bool link_op(struct weft__fd *record, struct weft__op *op)
     return known;
 }
 
-static void unlink_op(struct weft__fd *record, struct weft__op *op)
-{
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    weft__fd_end_op(record, op, &ready);
-    weft__place_chain(&ready);
-}
-
 static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64_t deadline)
 {
     if (record && !link_op(record, op)) {
@@ -117,7 +109,7 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
     }
     int err = weft_blocking_call(NULL, NULL, perform, op, deadline);
     if (record) {
-        unlink_op(record, op);
+        weft__fd_end_op(record, op);
     }
     return err ? err : op->result;
 }

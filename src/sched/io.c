@@ -1,9 +1,11 @@
-/* A worker's I/O driver: its life cycle, and where the fibers are queued whose operations have
- * completed.
+/* A worker's I/O driver: its life cycle, and waking the tasks whose waits and operations the driver
+ * returns as done: one CAS each, then all of them are queued together.
  */
 #include <errno.h>
 #include <sys/eventfd.h>
 
+#include "sched/io_wake.h"
+#include "sched/op_state.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
 
@@ -61,29 +63,8 @@ void weft__worker_retire_io_count(struct weft__worker *w)
     }
 }
 
-/* The tasks that a driver's events have woken, in order. Their prefetch hints are stored for the
- * ring slots that they get if all of them go to the ring; otherwise a slot's hint belongs to
- * another task, which does no harm. */
-struct ready {
-    struct weft__chain chain; /* first: code without hints uses this as a plain chain */
-    uint64_t tail, mask;
-    const void **prefetch_hint;
-};
+/* --- waking ------------------------------------------------------------------------------ */
 
-static void ready_init(struct ready *ready, const struct weft__worker *w)
-{
-    weft__chain_init(&ready->chain);
-    ready->tail = atomic_load_explicit(&w->ring.tail, memory_order_relaxed);
-    ready->mask = w->ring.mask;
-    ready->prefetch_hint = w->prefetch_hint;
-}
-
-static inline void note_hint(const struct ready *ready, const void *prefetch_hint)
-{
-    ready->prefetch_hint[(ready->tail + ready->chain.count) & ready->mask] = prefetch_hint;
-}
-
-/* The functions that io/fd.h requires: `who` is a task. */
 static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t ticket,
                                                struct weft__chain *ready)
 {
@@ -95,24 +76,130 @@ static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t
 }
 
 /* The usual case: the task has finished suspending, and nothing traces it. */
-bool weft__io_fire(void *who, uint64_t ticket, const void *prefetch_hint, void *ready)
+bool weft__io_waiter_fire(struct weft__io_waiter *waiter, uint64_t ticket,
+                          struct weft__chain *ready)
 {
-    struct weft__task *task = who;
+    struct weft__task *task = weft__io_waiter_task(waiter);
     if (__builtin_expect(!weft__task_fire_waiting(task, ticket, WEFT__REASON_DONE), 0)) {
         return fire_any(task, ticket, ready);
-    }
-    if (prefetch_hint) {
-        note_hint(ready, prefetch_hint);
     }
     weft__chain_push(ready, &task->link);
     return true;
 }
 
+static void fire_wakes(struct weft__io_done *done, struct weft__chain *ready)
+{
+    for (const struct weft__io_wake *wake = done->wakes; wake < done->next; wake++) {
+        weft__io_waiter_fire(wake->waiter, wake->ticket, ready);
+    }
+    done->next = done->wakes;
+}
+
+static void consume_batch(struct weft__io_done *done)
+{
+    fire_wakes(done, &((struct weft__io_batch *)(void *)done)->ready);
+}
+
+void weft__io_batch_init(struct weft__io_batch *batch)
+{
+    weft__io_done_init(&batch->done, batch->wakes, WEFT__IO_BATCH, consume_batch);
+    weft__chain_init(&batch->ready);
+}
+
+void weft__io_batch_place(struct weft__io_batch *batch)
+{
+    consume_batch(&batch->done);
+    weft__place_chain(&batch->ready);
+}
+
+/* For a loop, which has found fibers that wait for one of its descriptors. */
+static void consume_foreign(struct weft__io_done *done)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    fire_wakes(done, &ready);
+    weft__place_chain(&ready);
+}
+
+static __attribute__((constructor)) void register_waker(void)
+{
+    weft__io_set_waker(consume_foreign);
+}
+
+/* --- a worker's events --------------------------------------------------------------------- */
+
+#define WAKES 64 /* fired together; their tasks fit into the first-level cache */
+
+/* The tasks that a driver's events have woken, in order. Their prefetch hints are stored for the
+ * ring slots that they get if all of them go to the ring; otherwise a slot's hint belongs to
+ * another task, which does no harm. */
+struct events {
+    struct weft__io_done done; /* first: done->consume converts */
+    struct weft__chain ready;
+    uint64_t tail, mask;
+    const void **prefetch_hint;
+    struct weft__io_wake wakes[WAKES];
+};
+
+static inline void note_hint(const struct events *events, const struct weft__fd *record)
+{
+    events->prefetch_hint[(events->tail + events->ready.count) & events->mask] = record;
+}
+
+static inline void fire_events(struct events *events)
+{
+    const struct weft__io_wake *wake = events->wakes, *end = events->done.next;
+    for (; wake < end; wake++) {
+        struct weft__task *task = weft__io_waiter_task(wake->waiter);
+        if (__builtin_expect(!weft__task_fire_waiting(task, wake->ticket, WEFT__REASON_DONE), 0)) {
+            fire_any(task, wake->ticket, &events->ready);
+            continue;
+        }
+        if (wake->record) {
+            note_hint(events, wake->record);
+        }
+        weft__chain_push(&events->ready, &task->link);
+    }
+    events->done.next = events->wakes;
+}
+
+/* More than an array of them. */
+static void consume_events(struct weft__io_done *done)
+{
+    fire_events((struct events *)(void *)done);
+}
+
+static void free_abandoned(struct weft__op *op)
+{
+    struct weft__heap_op *heap_op = (struct weft__heap_op *)(void *)op;
+    heap_op->free(heap_op);
+}
+
+static inline void fire_ops(struct events *events)
+{
+    struct weft__op *op = events->done.ops, *next;
+    for (; op; op = next) {
+        next = op->next; /* finish: op may be freed */
+        if (__builtin_expect(weft__op_state_finish(&op->wait, &events->ready), 0)) {
+            free_abandoned(op);
+        }
+    }
+}
+
+static void events_init(struct events *events, const struct weft__worker *w)
+{
+    weft__io_done_init(&events->done, events->wakes, WAKES, consume_events);
+    weft__chain_init(&events->ready);
+    events->tail = atomic_load_explicit(&w->ring.tail, memory_order_relaxed);
+    events->mask = w->ring.mask;
+    events->prefetch_hint = w->prefetch_hint;
+}
+
 /* Queues the tasks in the order of the events, after those that are ready already; published at
  * once, with one wake-up for all. */
-static void place_events(struct weft__worker *w, const struct ready *ready)
+static void place_ready(struct weft__worker *w, const struct weft__chain *ready)
 {
-    struct weft__link *link = ready->chain.head, *next;
+    struct weft__link *link = ready->head, *next;
     /* seq_cst: submit step 1 of sched/idle.h; a single worker has no other worker to notify. */
     memory_order order = w->ring.no_thieves ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
@@ -131,24 +218,31 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
         }
     }
     weft__ring_publish_local(&w->ring, set, order);
-    if (ready->chain.count > 1 && !w->ring.no_thieves) {
+    if (ready->count > 1 && !w->ring.no_thieves) {
         weft__idle_notify(&w->pool->idle); /* the first task is for this worker */
+    }
+}
+
+static inline void wake_owners(struct weft__worker *w, struct events *events)
+{
+    fire_events(events);
+    fire_ops(events);
+    if (events->ready.head) {
+        place_ready(w, &events->ready);
     }
 }
 
 void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver)
 {
-    struct ready ready;
-    ready_init(&ready, w);
-    unsigned n = driver->kind->dispatch(driver, driver, &ready);
+    struct events events;
+    events_init(&events, w);
+    unsigned n = driver->kind->dispatch(driver, driver, &events.done);
     weft__driver_leave(driver);
     driver->last_poll = w->now;
     w->io_found = n > 0;
     weft__count(&w->io.waits, 1);
     weft__count(&w->io.events, n);
-    if (ready.chain.head) {
-        place_events(w, &ready);
-    }
+    wake_owners(w, &events);
 }
 
 void weft__worker_poll(struct weft__worker *w)
@@ -164,29 +258,27 @@ void weft__worker_poll(struct weft__worker *w)
 void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *other)
 {
     struct weft__driver *driver = atomic_load_explicit(&other->driver, memory_order_acquire);
-    struct ready ready;
+    struct events events;
     if (!driver || !weft__driver_try_enter(driver)) {
         return;
     }
-    ready_init(&ready, w);
+    events_init(&events, w);
     driver->kind->wait(driver, 0);
-    driver->kind->dispatch(driver, weft__worker_peek_driver(w), &ready);
+    driver->kind->dispatch(driver, weft__worker_peek_driver(w), &events.done);
     weft__driver_leave(driver);
-    if (ready.chain.head) {
-        place_events(w, &ready);
-    }
+    wake_owners(w, &events);
 }
 
 void weft__worker_evict_io(struct weft__worker *w)
 {
     struct weft__driver *driver = weft__worker_peek_driver(w);
-    struct ready ready;
+    struct events events;
     if (!driver || w->pool->worker_count == 1) {
         return;
     }
-    ready_init(&ready, w);
-    weft__fd_evict(driver, &ready);
-    place_events(w, &ready);
+    events_init(&events, w);
+    weft__fd_evict(driver, &events.done);
+    wake_owners(w, &events);
     while (driver->kind->completes &&
            atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0) {
         driver->kind->wait(driver, INT64_MAX);

@@ -90,10 +90,10 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     return NULL;
 }
 
-bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
+bool weft__io_waiter_fire(struct weft__io_waiter *waiter, uint64_t ticket,
+                          struct weft__chain *ready)
 {
-    struct weft__task *task = who;
-    (void)near;
+    struct weft__task *task = weft__io_waiter_task(waiter);
     enum weft__fire fire = weft__task_fire(task, ticket, WEFT__REASON_DONE);
     if (fire == WEFT__FIRE_ENQUEUE) {
         weft__chain_push(ready, &task->link);
@@ -115,10 +115,39 @@ static void forget(struct weft__driver *driver, struct weft__fd *which)
 static struct weft__call call;
 static _Atomic(bool) submitted;
 
-static void submit(struct weft__driver *driver, struct weft__op *op)
+static bool submit(struct weft__driver *driver, struct weft__op *op)
 {
     (void)driver, (void)op;
     atomic_store_explicit(&submitted, true, memory_order_release);
+    return true;
+}
+
+/* As sched/io.c: one thread at a time dispatches or closes here. */
+struct batch {
+    struct weft__io_done done;
+    struct weft__chain ready;
+    struct weft__io_wake wakes[1]; /* one, so that a second wake finds the array full */
+};
+
+static void consume(struct weft__io_done *done)
+{
+    struct batch *batch = (struct batch *)(void *)done;
+    for (const struct weft__io_wake *wake = done->wakes; wake < done->next; wake++) {
+        weft__io_waiter_fire(wake->waiter, wake->ticket, &batch->ready);
+    }
+    done->next = done->wakes;
+}
+
+static void batch_init(struct batch *batch)
+{
+    weft__io_done_init(&batch->done, batch->wakes, 1, consume);
+    weft__chain_init(&batch->ready);
+}
+
+static void batch_place(struct batch *batch)
+{
+    consume(&batch->done);
+    weft__place_chain(&batch->ready);
 }
 
 static const struct weft__driver_kind readiness = {.watch = watch, .forget = forget},
@@ -160,10 +189,10 @@ static void setup(void)
 
 static void edge(void)
 {
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    weft__fd_report(record, seen.generation, 1u << WEFT__SIDE_IN, false, NULL, &ready);
-    weft__place_chain(&ready);
+    struct batch batch;
+    batch_init(&batch);
+    weft__fd_report(record, seen.generation, 1u << WEFT__SIDE_IN, false, NULL, &batch.done);
+    batch_place(&batch);
 }
 
 static bool interrupt_left(int i)
@@ -246,10 +275,10 @@ static void cancel_stays(void)
 static void close_against_interrupt(int i)
 {
     if (i == 0) {
-        struct weft__chain ready;
-        weft__chain_init(&ready);
-        X_ASSERT(!weft__fd_forget(record, NULL, &drivers[0], &ready));
-        weft__place_chain(&ready);
+        struct batch batch;
+        batch_init(&batch);
+        X_ASSERT(!weft__fd_forget(record, NULL, &drivers[0], &batch.done));
+        batch_place(&batch);
         results[0] = 0;
     } else if (i == 1) {
         /* The event that it has seen may belong to a descriptor that is already closed: then the
@@ -289,7 +318,7 @@ static void drive(void)
     call.op.result = asked ? -ECANCELED : RESULT;
     weft__driver_op_finished(&drivers[1], &call.op);
     weft__chain_init(&ready);
-    call.op.complete(&call.op, &ready);
+    X_ASSERT(!weft__op_state_finish(&call.op.wait, &ready));
     weft__place_chain(&ready);
     results[0] = 0;
 }

@@ -88,43 +88,77 @@ static struct weft__io_counters
 static struct weft__driver here[3], driver;
 static struct weft__fd *record;
 
-struct wait {
-    struct weft__op op;
-    _Atomic(uint32_t) completed;
-};
-static struct wait first, second;
+/* A waiter holds the ticket of its wait, and FIRED once that wait was ended. Its memory stays, as
+ * that of a task; the operation does not. */
+#define FIRED 0x10000u
+static _Atomic(uint32_t) waiters[4];
+static struct weft__op first, second;
 static _Atomic(uint32_t) kernel;
 static uint32_t generation;
 static int ended;
 
-static void complete(struct weft__op *op, void *ready)
+/* The scheduler: a wake whose wait has ended has no effect. Each thread has its own list. */
+static struct weft__io_wake wakes[3][2];
+static struct weft__io_done dones[3];
+
+static void consume(struct weft__io_done *done)
 {
-    struct wait *wait = (struct wait *)(void *)op;
-    (void)ready;
-    X_ASSERT(atomic_exchange_explicit(&wait->completed, 1, memory_order_release) == 0);
-    weft__futex_wake(&wait->completed, 1);
+    for (const struct weft__io_wake *wake = done->wakes; wake < done->next; wake++) {
+        _Atomic(uint32_t) *waiter = (_Atomic(uint32_t) *)(void *)wake->waiter;
+        uint32_t ticket = (uint32_t)wake->ticket;
+        if (atomic_compare_exchange_strong_explicit(waiter, &ticket, ticket | FIRED,
+                                                    memory_order_acq_rel, memory_order_relaxed)) {
+            weft__futex_wake(waiter, 1);
+        }
+    }
+    done->next = done->wakes;
 }
 
-/* A fiber that waits in the record itself: a word that is set when the fiber is fired. */
-static _Atomic(uint32_t) fibers[2];
-
-bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
+/* The thread's index; the setup does its work as the first thread. */
+static int me(void)
 {
-    _Atomic(uint32_t) *fiber = who;
-    (void)near;
-    (void)ready;
-    X_ASSERT(ticket == 5);
-    X_ASSERT(atomic_exchange_explicit(fiber, 1, memory_order_release) == 0);
-    weft__futex_wake(fiber, 1);
-    return true;
+    return x_thread() < 0 ? 0 : x_thread();
 }
 
-static void wait_init(struct wait *wait)
+static struct weft__io_done *begin(void)
 {
-    memset(wait, 0, sizeof *wait);
-    wait->op.complete = complete;
-    wait->op.fd = FD;
-    wait->op.side = WEFT__SIDE_IN;
+    struct weft__io_done *done = &dones[me()];
+    weft__io_done_init(done, wakes[me()], 2, consume);
+    return done;
+}
+
+static struct weft__io_waiter *waiter_of(int i)
+{
+    return (struct weft__io_waiter *)(void *)&waiters[i];
+}
+
+static uint32_t arm(int i)
+{
+    uint32_t last = atomic_load_explicit(&waiters[i], memory_order_relaxed);
+    uint32_t ticket = (last & ~FIRED) + 1;
+    atomic_store_explicit(&waiters[i], ticket, memory_order_release);
+    return ticket;
+}
+
+/* Waits with the lists' waiters: 2 for `first`, 3 for `second`. */
+static int waiter_for(const struct weft__op *op)
+{
+    return op == &first ? 2 : 3;
+}
+
+static void wait_init(struct weft__op *op)
+{
+    memset(op, 0, sizeof *op);
+    op->fd = FD;
+    op->side = WEFT__SIDE_IN;
+}
+
+static uint32_t arm_op(struct weft__op *op)
+{
+    uint32_t ticket = arm(waiter_for(op));
+    op->wait.waiter = waiter_of(waiter_for(op));
+    atomic_store_explicit(&op->wait.word, ticket, memory_order_relaxed);
+    return ticket;
 }
 
 static void setup(void)
@@ -142,7 +176,7 @@ static void setup(void)
     }
     driver.kind = &kind;
     driver.counters = &counters[3];
-    memset(fibers, 0, sizeof fibers);
+    memset(waiters, 0, sizeof waiters);
     driver.wake_fd = TWIN_EVENT_FD;
     wait_init(&first);
     wait_init(&second);
@@ -179,15 +213,14 @@ static int try_read(void)
     return had & DATA ? 1 : had & END ? 0 : -EAGAIN;
 }
 
-static void sleep_until_completed(struct wait *wait)
+static void sleep_until_fired(int i, uint32_t ticket)
 {
-    while (atomic_load_explicit(&wait->completed, memory_order_acquire) == 0) {
-        weft__futex_wait(&wait->completed, 0, INT64_MAX);
+    while (atomic_load_explicit(&waiters[i], memory_order_acquire) == ticket) {
+        weft__futex_wait(&waiters[i], ticket, INT64_MAX);
     }
-    atomic_store_explicit(&wait->completed, 0, memory_order_relaxed);
 }
 
-static int user_reads(struct wait *wait)
+static int user_reads(struct weft__op *op)
 {
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
     while (weft__fd_generation(record) == generation) {
@@ -202,10 +235,11 @@ static int user_reads(struct wait *wait)
             }
             weft__fd_note_empty(side, edges);
         }
-        int err = weft__fd_link(record, &wait->op, generation, edges, &here[x_thread()]);
+        uint32_t ticket = arm_op(op);
+        int err = weft__fd_link(record, op, generation, edges, &here[x_thread()]);
         if (err == 0) {
-            sleep_until_completed(wait);
-            err = (int)wait->op.result;
+            sleep_until_fired(waiter_for(op), ticket);
+            err = (int)op->result;
         }
         if (err && err != -EAGAIN) {
             return err;
@@ -215,7 +249,7 @@ static int user_reads(struct wait *wait)
 }
 
 /* The same as a fiber does it: in the record, or in its list if the record has a waiter. */
-static int fiber_reads(int i, struct wait *wait, uint32_t mine)
+static int fiber_reads(int i, struct weft__op *op, uint32_t mine)
 {
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
     while (weft__fd_generation(record) == mine) {
@@ -225,26 +259,49 @@ static int fiber_reads(int i, struct wait *wait, uint32_t mine)
             return n;
         }
         weft__fd_note_empty(side, edges);
-        int err =
-            weft__fd_wait(record, WEFT__SIDE_IN, mine, edges, &here[x_thread()], &fibers[i], 5);
+        uint32_t ticket = arm(i);
+        int err = weft__fd_wait(record, WEFT__SIDE_IN, mine, edges, &here[x_thread()], waiter_of(i),
+                                ticket);
         if (err == -EBUSY) {
-            return user_reads(wait);
+            return user_reads(op);
         }
         if (err && err != -EAGAIN) {
             return err;
         }
-        while (!err && atomic_load_explicit(&fibers[i], memory_order_acquire) == 0) {
-            weft__futex_wait(&fibers[i], 0, INT64_MAX);
+        if (!err) {
+            sleep_until_fired(i, ticket);
         }
-        atomic_store_explicit(&fibers[i], 0, memory_order_relaxed);
     }
     return WEFT__CLOSED;
+}
+
+static void report(bool hung)
+{
+    struct weft__io_done *done = begin();
+    weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, hung, &here[x_thread()], done);
+    consume(done);
+}
+
+static bool forget_it(struct weft__fd_closer *closer)
+{
+    struct weft__io_done *done = begin();
+    bool pending = weft__fd_forget(record, closer, &here[me()], done);
+    consume(done);
+    return pending;
+}
+
+static bool close_it(int *err)
+{
+    struct weft__io_done *done = begin();
+    bool pending = weft__fd_forget_and_close(record, NULL, &here[x_thread()], done, err);
+    consume(done);
+    return pending;
 }
 
 static void peer(uint32_t what, bool hung)
 {
     atomic_fetch_or_explicit(&kernel, what, memory_order_acq_rel);
-    weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, hung, &here[x_thread()], NULL);
+    report(hung);
 }
 
 /* --- clients ---------------------------------------------------------------------------------- */
@@ -304,7 +361,7 @@ static void fiber_against_close(int i)
     if (i == 0) {
         X_ASSERT(fiber_reads(0, &first, generation) == WEFT__CLOSED);
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+        X_ASSERT(!forget_it(NULL));
     }
 }
 
@@ -314,7 +371,7 @@ static void fiber_against_reopen(int i)
     if (i == 0) {
         X_ASSERT(fiber_reads(0, &first, generation) == WEFT__CLOSED);
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+        X_ASSERT(!forget_it(NULL));
         X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
         X_ASSERT(weft__fd_claim(record, &driver) == 0);
     }
@@ -328,7 +385,7 @@ static void file_op_against_close(int i)
             X_ASSERT(fiber_reads(0, &first, weft__fd_generation(record)) == WEFT__CLOSED);
         }
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+        X_ASSERT(!forget_it(NULL));
     }
 }
 
@@ -337,11 +394,13 @@ static void unwait_against_edge(int i)
 {
     if (i == 0) {
         uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
-        if (weft__fd_wait(record, WEFT__SIDE_IN, generation, edges, &here[0], &fibers[0], 5) == 0) {
-            weft__fd_cancel_wait(record, WEFT__SIDE_IN, &fibers[0], 5, &here[0]);
+        uint32_t ticket = arm(0);
+        if (weft__fd_wait(record, WEFT__SIDE_IN, generation, edges, &here[0], waiter_of(0),
+                          ticket) == 0) {
+            weft__fd_cancel_wait(record, WEFT__SIDE_IN, waiter_of(0), ticket, &here[0]);
         }
     } else {
-        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+        report(false);
     }
 }
 
@@ -361,16 +420,15 @@ static void unlink_against_edge(int i)
 {
     if (i == 0) {
         uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
-        if (weft__fd_link(record, &first.op, generation, edges, &here[0]) != 0) {
+        arm_op(&first);
+        if (weft__fd_link(record, &first, generation, edges, &here[0]) != 0) {
             return;
         }
-        if (!weft__fd_unlink(record, &first.op, &here[0])) {
-            X_ASSERT(atomic_load_explicit(&first.completed, memory_order_acquire) == 1);
-        } else {
-            memset(&first, 0, sizeof first); /* its memory is reused: no thread may touch it */
-        }
+        weft__fd_unlink(record, &first,
+                        &here[0]);       /* or the wake is on its way, and has no effect */
+        memset(&first, 0, sizeof first); /* its memory is reused: no thread may touch it */
     } else {
-        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+        report(false);
     }
 }
 
@@ -382,7 +440,7 @@ static void wait_against_close(int i)
     } else if (i == 1) {
         peer(DATA, false);
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[x_thread()], NULL));
+        X_ASSERT(!forget_it(NULL));
     }
 }
 
@@ -393,7 +451,7 @@ static void wait_against_reopen(int i)
         int n = user_reads(&first);
         X_ASSERT(n == WEFT__CLOSED);
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[x_thread()], NULL));
+        X_ASSERT(!forget_it(NULL));
         X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
         X_ASSERT(weft__fd_claim(record, &driver) == 0);
     }
@@ -405,7 +463,7 @@ static void claim_against_close(int i)
         int err = weft__fd_claim(record, &here[0]);
         X_ASSERT(err == -EBUSY || err == WEFT__CLOSED);
     } else {
-        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+        X_ASSERT(!forget_it(NULL));
     }
 }
 
@@ -413,7 +471,7 @@ static void claim_against_close(int i)
 static void setup_unknown(void)
 {
     setup();
-    X_ASSERT(!weft__fd_forget(record, NULL, &here[0], NULL));
+    X_ASSERT(!forget_it(NULL));
 }
 
 /* A thread that registers before the close is notified; a thread that comes later is refused. */
@@ -424,7 +482,7 @@ static void use_against_close(int i)
         const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
         X_ASSERT(used ? used == record : err == -EBADF);
     } else {
-        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[1], NULL, &err) && err == 0);
+        X_ASSERT(!close_it(&err) && err == 0);
     }
 }
 
@@ -438,7 +496,7 @@ static void is_unknown(void)
 static void close_against_close(int i)
 {
     int err = 0;
-    X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[i], NULL, &err));
+    X_ASSERT(!close_it(&err));
     X_ASSERT(err == 0 || err == -EBADF);
     if (err == 0) {
         x_count(1);
@@ -480,7 +538,7 @@ static void linger_against_reopen(int i)
 {
     int err = 0;
     if (i == 0) {
-        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[0], NULL, &err) && err == 0);
+        X_ASSERT(!close_it(&err) && err == 0);
     } else {
         take_the_number();
         X_ASSERT(weft__fd_claim(record, &driver) == 0);
@@ -505,7 +563,7 @@ static void linger_against_another_close(int i)
         end_the_linger();
     }
     if (i < 2) {
-        X_ASSERT(!weft__fd_forget_and_close(record, NULL, &here[i], NULL, &err) && err == 0);
+        X_ASSERT(!close_it(&err) && err == 0);
     } else {
         const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
         X_ASSERT(used ? used == record : err == -EBADF);
@@ -522,27 +580,38 @@ static void nobody_closes_it(void)
 static void stale_event_for_reused_fd(int i)
 {
     if (i == 0) {
-        weft__fd_forget(record, NULL, &here[x_thread()], NULL);
+        forget_it(NULL);
         X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET) == 0);
         X_ASSERT(weft__fd_claim(record, &driver) == 0);
         uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
-        X_ASSERT(weft__fd_link(record, &first.op, weft__fd_generation(record), edges, &here[0]) ==
-                 0);
-        X_ASSERT(weft__fd_unlink(record, &first.op, &here[0]));
+        arm_op(&first);
+        X_ASSERT(weft__fd_link(record, &first, weft__fd_generation(record), edges, &here[0]) == 0);
+        X_ASSERT(weft__fd_unlink(record, &first, &here[0]));
     } else {
-        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+        report(false);
     }
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static struct wait *asked;
+static struct asked {
+    struct weft__op op;
+    _Atomic(uint32_t) completed;
+} * asked;
 
 static void setup_request(void)
 {
     setup();
     asked = x_alloc(sizeof *asked, true);
-    wait_init(asked);
+    wait_init(&asked->op);
+    atomic_init(&asked->completed, 0);
+}
+
+static void sleep_until_completed(void)
+{
+    while (atomic_load_explicit(&asked->completed, memory_order_acquire) == 0) {
+        weft__futex_wait(&asked->completed, 0, INT64_MAX);
+    }
 }
 
 /* The fiber: a deadline, then the completion, then its frame is gone. The driver: the completion,
@@ -551,7 +620,7 @@ static void cancel_against_completion(int i)
 {
     if (i == 0) {
         weft__driver_request_cancel(&driver, &asked->op);
-        sleep_until_completed(asked);
+        sleep_until_completed();
         x_free(asked);
     } else {
         struct weft__op *op;
@@ -560,7 +629,8 @@ static void cancel_against_completion(int i)
             weft__driver_drop_cancel(&driver, op);
         }
         weft__driver_op_finished(&driver, &asked->op);
-        complete(&asked->op, NULL);
+        atomic_store_explicit(&asked->completed, 1, memory_order_release);
+        weft__futex_wake(&asked->completed, 1);
         while ((op = weft__driver_next_cancel(&driver))) {
             op->cancelling = true;
             weft__driver_drop_cancel(&driver, op);
@@ -582,13 +652,13 @@ static const struct weft__driver_kind completing = {
 static struct weft__driver ring;
 static struct weft__op *flights[2]; /* one in the record's own field, one in the list */
 
-static void number_is_free(struct weft__fd_closer *closer, void *ready)
+static void number_is_free(struct weft__fd_closer *closer)
 {
-    (void)closer, (void)ready;
+    (void)closer;
     X_ASSERT(!record->listed && !weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]));
     ended++;
 }
-static struct weft__fd_closer closer = {.empty = number_is_free};
+static struct weft__fd_closer closer = {.drained = number_is_free};
 
 static void setup_flights(void)
 {
@@ -603,7 +673,7 @@ static void setup_flights(void)
         flights[i]->driver = &ring;
         weft__fd_begin_op_locked(record, flights[i]);
     }
-    X_ASSERT(weft__fd_slot_waiter(&record->slot[WEFT__SIDE_IN]) == flights[0] && record->listed);
+    X_ASSERT(weft__fd_slot_op(&record->slot[WEFT__SIDE_IN]) == flights[0] && record->listed);
 }
 
 /* The driver completes them, in any order, and then they are gone; a close requests their cancel,
@@ -615,12 +685,12 @@ static void in_flight_against_close(int i)
         for (int n = 0; n < 2; n++) {
             struct weft__op *op = flights[n ^ first_one];
             bool closes = weft__fd_generation(record) != generation;
-            weft__fd_end_op(record, op, NULL);
+            weft__fd_end_op(record, op);
             X_ASSERT(!closes || op->closed);
             weft__driver_op_finished(&ring, op);
             x_free(op);
         }
-    } else if (!weft__fd_forget(record, &closer, &here[1], NULL)) {
+    } else if (!forget_it(&closer)) {
         ended++;
     }
 }
@@ -636,12 +706,12 @@ static void number_was_freed(void)
 static void in_flight_against_edge(int i)
 {
     if (i == 0) {
-        weft__fd_end_op(record, flights[0], NULL);
+        weft__fd_end_op(record, flights[0]);
         x_free(flights[0]);
-        weft__fd_end_op(record, flights[1], NULL);
+        weft__fd_end_op(record, flights[1]);
         x_free(flights[1]);
     } else {
-        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+        report(false);
     }
 }
 

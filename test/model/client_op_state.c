@@ -1,16 +1,16 @@
-/* Clients of net/op_state.h: a fiber whose wait may end before its operation, and the driver's
+/* Clients of sched/op_state.h: a fiber whose wait may end before its operation, and the driver's
  * thread that completes the operation. The client provides the fiber's state word: it holds the
  * ticket of the fiber's wait until a thread fires it. */
 #include "base/futex.h"
 #include "model/explore.h"
-#include "net/op_state.h"
+#include "sched/op_state.h"
 
 #define FIRED 16u
 #define RESULT 7
 
 struct call {
     int result; /* plain on purpose: the completion orders it */
-    struct weft__op_state ending;
+    struct weft__io_wait ending;
 };
 
 static struct call *call;
@@ -22,11 +22,15 @@ static bool fire(uint32_t ticket)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
+static struct weft__io_waiter *waiter(void)
 {
-    (void)near;
+    return (struct weft__io_waiter *)(void *)&fiber;
+}
+
+bool weft__io_waiter_fire(struct weft__io_waiter *who, uint64_t ticket, struct weft__chain *ready)
+{
     (void)ready;
-    X_ASSERT(who == &fiber);
+    X_ASSERT(who == waiter());
     bool won = fire((uint32_t)ticket);
     if (won) {
         weft__futex_wake(&fiber, 1);
@@ -39,7 +43,7 @@ static void setup(void)
     call = x_alloc(sizeof *call, true);
     call->result = 0;
     atomic_init(&fiber, 1);
-    weft__op_state_init(&call->ending, 1);
+    weft__op_state_init(&call->ending, waiter(), 1);
 }
 
 static void park(uint32_t ticket)
@@ -67,10 +71,30 @@ static void owner(void)
     x_free(call);
 }
 
+/* As frame/await_fd.c: a fiber that ends leaves the operation, unless it is finished. */
+static void leaver(void)
+{
+    if (!fire(1)) {
+        park(1);
+        x_free(call);
+        return;
+    }
+    weft__op_state_stop_waiting(&call->ending, 1);
+    if (x_choose(2) && weft__op_state_is_finished(&call->ending)) {
+        X_ASSERT(call->result == RESULT);
+    }
+    if (!weft__op_state_abandon(&call->ending)) {
+        X_ASSERT(call->result == RESULT);
+        x_free(call);
+    }
+}
+
 static void driver(void)
 {
     call->result = RESULT;
-    weft__op_state_finish(&call->ending, &fiber, NULL);
+    if (weft__op_state_finish(&call->ending, NULL)) {
+        x_free(call);
+    }
 }
 
 static void completion_against_deadline(int i)
@@ -82,12 +106,23 @@ static void completion_against_deadline(int i)
     }
 }
 
+static void completion_against_leaving(int i)
+{
+    if (i == 0) {
+        leaver();
+    } else {
+        driver();
+    }
+}
+
 static void rest(void)
 {
 }
 
 static const struct x_client clients[] = {
     X_CLIENT("completion_against_deadline", 2, setup, completion_against_deadline, rest,
+             .ahead = true),
+    X_CLIENT("completion_against_leaving", 2, setup, completion_against_leaving, rest,
              .ahead = true),
 };
 

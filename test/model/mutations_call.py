@@ -15,8 +15,8 @@ _of("call", "src/net/call.c",
     "    int ended = finish_unlinked(err == -EAGAIN ? WEFT__REASON_NONE : reason, err, kind, record->number);\n    return ended || err != -EBUSY ? ended : wait_listed",
     "an edge has come: the interrupt is lost")
 _of("call", "src/net/call.c",
-    "return finish_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);",
-    "(void)!weft__waiter_disarm(&wait.waiter);\n        return err == -EAGAIN ? 0 : err;",
+    "return finish_unlinked(weft__waiter_disarm(&waiter), err, kind, record->number);",
+    "(void)!weft__waiter_disarm(&waiter);\n        return err == -EAGAIN ? 0 : err;",
     "an edge has come before the fiber was listed: the interrupt is lost")
 _of("call", "src/net/call.c",
     "    if (err != -EAGAIN && err != -EBUSY) {\n        weft__waiter_defer(reason);\n",

@@ -43,11 +43,11 @@ _of("fd", "src/io/edge.h",
     "atomic_load_explicit(edges, memory_order_relaxed),",
     "an edge is not counted")
 _of("fd", "src/io/fd.c",
-    "    complete_side_locked(record, side, 0, here, ready);\n",
-    "    (void)record, (void)side, (void)here, (void)ready;\n",
+    "    complete_side_locked(record, side, 0, here, done);\n",
+    "    (void)record, (void)side, (void)here, (void)done;\n",
     "an edge wakes no listed waiter")
 _of("fd", "src/io/edge.h",
-    "    } else {\n        weft__fd_fire_locked(record, side, here, record, ready);\n    }\n",
+    "    } else {\n        weft__fd_wake_locked(record, side, here, record, done);\n    }\n",
     "    }\n",
     "an edge wakes no fiber")
 _of("fd", "src/io/fd.h",
@@ -67,12 +67,12 @@ _of("fd", "src/io/fd.c",
     "        weft__driver_count(here, -1);\n        op->result = result;\n",
     "a wait that was completed stays linked")
 _of("fd", "src/io/fd.c",
-    "    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);\n",
+    "    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, done);\n",
     "",
     "a close wakes no waiter")
 _of("fd", "src/io/edge.h",
-    "        weft__fd_slot_set_waiter(&record->slot[side], NULL);\n        weft__driver_count(here, -1);\n        weft__io_fire",
-    "        weft__driver_count(here, -1);\n        weft__io_fire",
+    "        weft__fd_slot_clear(at);\n        weft__driver_count(here, -1);\n    }\n}\n\nstatic inline void weft__fd_edge_locked",
+    "        weft__driver_count(here, -1);\n    }\n}\n\nstatic inline void weft__fd_edge_locked",
     "a fiber that was fired stays in the record")
 _of("fd", "src/io/fd.c",
     "    if (weft__fd_slot_waiter(at) == waiter && at->ticket == ticket) {\n",
@@ -91,7 +91,7 @@ _of("fd", "src/io/fd.c",
     "                                                  : -EAGAIN;\n",
     "a waiter that begins after a close retries for ever")
 _of("fd", "src/io/fd.c",
-    "    return record->listed || op_in_slot_locked(record, WEFT__SIDE_IN) ||\n           op_in_slot_locked(record, WEFT__SIDE_OUT);",
+    "    return record->listed || weft__fd_slot_op(&record->slot[WEFT__SIDE_IN]) ||\n           weft__fd_slot_op(&record->slot[WEFT__SIDE_OUT]);",
     "    return record->listed;",
     "a close does not wait for the operation in its slot")
 _of("fd", "src/io/fd.c",
@@ -103,8 +103,8 @@ _of("fd", "src/io/fd.h",
     "weft__fd_slot_waiter(&record->slot[side]);",
     "an operation in flight is taken for a fiber")
 _of("fd", "src/io/edge.h",
-    "    if (__builtin_expect(!weft__fd_slot_waiter(at), 1)) {\n        weft__fd_slot_set_waiter(at, op);",
-    "    if (at) {\n        weft__fd_slot_set_waiter(at, op);",
+    "    if (__builtin_expect(!weft__fd_slot_waiter(at), 1)) {\n        weft__fd_slot_set_op(at, op);",
+    "    if (at) {\n        weft__fd_slot_set_op(at, op);",
     "an operation takes the slot of another one")
 _of("fd", "src/io/fd.c",
     "    if (generation != weft__fd_generation(record)) {\n        return -EAGAIN;\n    }\n",
