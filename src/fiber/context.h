@@ -27,18 +27,27 @@ struct weft__context {
     void *fp;
 };
 
-/* The first instruction of a new context (entry_<arch>.S): calls weft__fiber_main(pass), which must
- * not return. Unwinders stop here. */
-void weft__context_entry(void);
-
-/* Prepares `ctx` to start at `entry` (weft__context_entry, or a bare one in benchmarks) on a stack
- * whose highest usable byte is below `top`. */
+/* Prepares `ctx` to start at the bare `entry` on a stack whose highest usable byte is below
+ * `top`. */
 static inline void weft__context_init(struct weft__context *ctx, char *top, void (*entry)(void))
 {
     /* Atomic, because other threads read it for a prefetch. */
     __atomic_store_n(&ctx->sp, (void *)((uintptr_t)top & ~(uintptr_t)15), __ATOMIC_RELAXED);
     ctx->pc = (void *)entry;
     ctx->fp = NULL;
+}
+
+/* The first instruction of a new context that has a C function (entry_<arch>.S). Unwinders stop
+ * here. */
+void weft__context_entry(void);
+
+/* Prepares `ctx` to call fn(pass), which must not return. The entry finds fn in the frame pointer
+ * and clears that. */
+static inline void weft__context_init_main(struct weft__context *ctx, char *top,
+                                           void (*fn)(void *pass))
+{
+    weft__context_init(ctx, top, weft__context_entry);
+    ctx->fp = (void *)fn;
 }
 
 /* Suspends into `from` and resumes `to`. `pass` arrives there as the result of its own switch, or

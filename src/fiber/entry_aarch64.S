@@ -1,6 +1,6 @@
-/* The bottom frame of every fiber on aarch64. Entered by `br` with sp 16-byte aligned and the
- * passed pointer in x2. There is no caller: the return address is undefined, so unwinders stop
- * here, and the frame pointer is zero.
+/* The bottom frame of every fiber on aarch64. Entered by `br` with sp 16-byte aligned, the C
+ * function to call in x29 and the passed pointer in x2. There is no caller: the return address is
+ * undefined, so unwinders stop here, and the function finds a frame pointer of zero.
  */
         .text
         .globl  weft__context_entry
@@ -11,10 +11,11 @@ weft__context_entry:
         .cfi_startproc
         .cfi_undefined x30
         hint    #36             /* bti j */
+        mov     x9, x29
         mov     x29, xzr
         mov     x30, xzr
         mov     x0, x2
-        bl      weft__fiber_main
+        blr     x9
         brk     #0xf1
         .cfi_endproc
         .size   weft__context_entry, . - weft__context_entry

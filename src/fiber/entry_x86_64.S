@@ -1,6 +1,6 @@
-/* The bottom frame of every fiber on x86_64. Entered by a jump with rsp 16-byte aligned and the
- * passed pointer in rdx. There is no caller: the return address is undefined, so unwinders stop
- * here, and the frame pointer is zero.
+/* The bottom frame of every fiber on x86_64. Entered by a jump with rsp 16-byte aligned, the C
+ * function to call in rbp and the passed pointer in rdx. There is no caller: the return address is
+ * undefined, so unwinders stop here, and the function finds a frame pointer of zero.
  */
         .text
         .globl  weft__context_entry
@@ -11,9 +11,10 @@ weft__context_entry:
         .cfi_startproc
         .cfi_undefined rip
         endbr64
+        movq    %rbp, %rax
         xorl    %ebp, %ebp
         movq    %rdx, %rdi
-        callq   weft__fiber_main
+        callq   *%rax
         ud2
         .cfi_endproc
         .size   weft__context_entry, . - weft__context_entry

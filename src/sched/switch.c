@@ -153,6 +153,8 @@ WEFT__HOT size_t colour(const struct weft__task *task)
     return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
 }
 
+void weft__fiber_main(void *pass);
+
 void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
 {
     task->stack = stack;
@@ -164,7 +166,7 @@ void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__
     rare->ended.kind = NULL;
     rare->migrations = NULL;
     rare->scope = NULL;
-    weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
+    weft__context_init_main(&task->ctx, (char *)rare - colour(task), weft__fiber_main);
     const char *bottom = weft__stack_bottom(stack, task->stack_class);
     weft__san_create(WEFT__SAN_OF(stack), bottom, weft__stack_bytes(task->stack_class));
     if (task->flags & WEFT__TASK_INSTRUMENTED) {
@@ -341,7 +343,6 @@ static __attribute__((noinline)) void *run_child(struct weft__task *self, void *
 }
 
 /* The first C function of every fiber, called by weft__context_entry. */
-void weft__fiber_main(void *pass);
 void weft__fiber_main(void *pass)
 {
     struct weft__worker *w = pass;
