@@ -51,10 +51,12 @@ struct weft__buf_cache {
     struct weft__buf_cache *next; /* immutable: list of all caches ever created */
 };
 
-/* The calling worker's cache; NULL: a plain thread. Defined by the scheduler, which knows
- * workers. */
+/* The calling thread becomes a worker with this cache; `fiber` returns the handle of the fiber that
+ * runs on it, or 0. Both NULL: it is a plain thread again. */
+void weft__buf_set_thread(struct weft__buf_cache *cache, uint64_t (*fiber)(void));
+/* The calling worker's cache; NULL: a plain thread. */
 struct weft__buf_cache *weft__buf_cache_self(void);
-/* The calling fiber, for messages; 0: none. Defined there as well. */
+/* The calling fiber, for messages; 0: none. */
 uint64_t weft__buf_fiber(void);
 
 /* 0 or -ENOMEM. */

@@ -66,6 +66,7 @@ static void child(void)
     struct weft__worker *w = weft__worker_self();
     forked_fiber_tid = w && weft__current(w) ? gettid() : 0;
     weft__worker_set_self(NULL); /* from here on a plain thread, even on a fiber's stack */
+    weft__buf_set_thread(NULL, NULL);
     weft__spawner_fork_child();
     weft__watchdog_fork_child();
     weft__deadlines_fork_done();

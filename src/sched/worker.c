@@ -114,15 +114,7 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__fresh_deinit(&w->fresh);
 }
 
-/* The functions that buf/worker_cache.h requires. */
-
-struct weft__buf_cache *weft__buf_cache_self(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? w->bufs : NULL;
-}
-
-uint64_t weft__buf_fiber(void)
+static uint64_t running_fiber(void)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = w ? weft__current(w) : NULL;
@@ -144,6 +136,7 @@ void weft__worker_enter_thread(struct weft__worker *w)
     weft__fp_set(weft__fp_default());
     w->cancel_walked = 0; /* flags of an earlier stop */
     weft__worker_set_self(w);
+    weft__buf_set_thread(w->bufs, running_fiber);
     weft__awake_count_inc(&weft__awake_count);
 }
 
@@ -151,6 +144,7 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 {
     weft__awake_count_dec(&weft__awake_count);
     weft__worker_set_self(NULL);
+    weft__buf_set_thread(NULL, NULL);
     weft__reader_slot_close(w->reader_slot);
     w->reader_slot = NULL;
     weft__fp_set(w->thread_fp);
