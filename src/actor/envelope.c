@@ -6,6 +6,7 @@
 #include "actor/fiber.h"
 #include "actor/mailbox.h"
 #include "actor/route.h"
+#include "actor/step_state.h"
 #include "actor/topic_check.h"
 #include "actor/trace.h"
 #include "base/assert.h"
@@ -158,14 +159,15 @@ wait_for_capacity(weft_actor *actor, weft_pid to, enum weft_mailbox_policy polic
 /* A step that has a send credit for this receiver. */
 static inline bool has_credit(const struct weft__worker *w, weft_pid to)
 {
-    return __builtin_expect(w->send_credits_to == to.id, 0) && w->send_credits_left;
+    const struct weft__step_state *step = weft__step_state_read(w);
+    return __builtin_expect(step->credits_to == to.id, 0) && step->credits_left;
 }
 
 static inline int reserve(weft_actor *actor, weft_pid to, struct weft__worker *w, int64_t deadline)
 {
     enum weft_mailbox_policy policy;
     if (w && has_credit(w, to)) {
-        w->send_credits_left--;
+        weft__step_state(w)->credits_left--;
         return weft__admission_reserve_by_credit(actor, to);
     }
     int place = weft__admission_reserve(actor, to, &policy);

@@ -5,6 +5,7 @@
 
 #include "actor/mailbox.h"
 #include "actor/route.h"
+#include "actor/step_state.h"
 #include "actor/trace.h"
 
 /* Create the completion, with the receiver as `from`. Returns NULL if there is no memory. */
@@ -58,7 +59,7 @@ static int wait_for_capacity(const struct weft_command *command, weft_pid to,
     if (!send) {
         return -ENOMEM;
     }
-    weft__worker_self()->send_credits_left = 0; /* later messages must arrive later */
+    weft__step_state(weft__worker_self())->credits_left = 0; /* later messages must arrive later */
     int place =
         weft__pending_queue_send(send, deadline == WEFT_BY_POLICY ? WEFT_FOREVER : deadline);
     if (place != WEFT__ADMISSION_QUEUED) {

@@ -9,6 +9,7 @@
 #include "actor/mailbox.h"
 #include "actor/pending.h"
 #include "actor/route.h"
+#include "actor/step_state.h"
 #include "actor/trace.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -213,7 +214,7 @@ static bool is_blocked(const weft_actor *actor, const weft_out *out, int issued)
 
 static void finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
 {
-    w->handled_trace = 0;
+    weft__step_state(w)->handled_trace = 0;
     weft__actor_end(task->own, end);
     weft__stackless_end(w, task, NULL, 0);
 }
@@ -277,15 +278,15 @@ static __attribute__((noinline)) void begin_credit(struct weft__worker *w, const
     weft_pid to = weft__envelope_from(envelope);
     envelope->credit = false; /* otherwise freeing the envelope would end the credit */
     weft__send_credit_begin(to);
-    w->send_credits_to = to.id;
-    w->send_credits_left =
+    weft__step_state(w)->credits_to = to.id;
+    weft__step_state(w)->credits_left =
         weft__pending_has_send(weft_actor_pid(actor), to) ? 0 : WEFT__SEND_CREDIT_MAX;
 }
 
 static __attribute__((noinline)) void end_credit(struct weft__worker *w)
 {
-    weft_pid to = {.id = w->send_credits_to};
-    w->send_credits_to = 0;
+    weft_pid to = {.id = weft__step_state(w)->credits_to};
+    weft__step_state(w)->credits_to = 0;
     weft__send_credit_end(to);
 }
 
@@ -312,7 +313,7 @@ static enum next run_step(struct weft__worker *w, struct weft__task *task, struc
     weft_out out;
     memset(&out, 0, offsetof(weft_out, inline_commands)); /* no status, no commands */
     if (batch->n == 1) {
-        w->handled_trace = batch->envelopes[0]->trace;
+        weft__step_state(w)->handled_trace = batch->envelopes[0]->trace;
         weft__actor_trace_handled(actor, batch->envelopes[0]);
     }
     int err = actor->kind->step(actor, batch->events, batch->n, &out);
@@ -329,7 +330,7 @@ static enum next run_step(struct weft__worker *w, struct weft__task *task, struc
         }
         actor->pending += (uint32_t)issued;
     }
-    w->handled_trace = 0;
+    weft__step_state(w)->handled_trace = 0;
     if (out.status == WEFT__OUT_DONE) {
         finish(w, task,
                &(struct weft__end){
@@ -385,7 +386,7 @@ static enum weft__stackless_step run(struct weft__worker *w, struct weft__task *
                 begin_credit(w, actor, batch.credit);
             }
             next = run_step(w, task, &batch);
-            if (__builtin_expect(w->send_credits_to != 0, 0)) {
+            if (__builtin_expect(weft__step_state(w)->credits_to != 0, 0)) {
                 end_credit(w);
             }
         }

@@ -6,6 +6,7 @@
 #include <weft/actor.h>
 
 #include "actor/fiber.h"
+#include "actor/step_state.h"
 
 extern _Atomic(bool) weft__actor_tracing;
 
@@ -19,7 +20,7 @@ uint32_t weft__actor_trace_new_id(void);
 /* The trace ID of what this actor, which runs on this worker, is handling; 0: none. */
 static inline uint32_t weft__actor_trace_id(const weft_actor *self, const struct weft__worker *w)
 {
-    return self->kind->run ? weft__mail_of(self)->trace : w->handled_trace;
+    return self->kind->run ? weft__mail_of(self)->trace : weft__step_state_read(w)->handled_trace;
 }
 
 /* Call the trace function, if there is one. */

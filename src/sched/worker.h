@@ -98,6 +98,8 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
 
 struct weft__group_sched;
 
+#define WEFT__STEP_STATE_BYTES 16
+
 struct weft__worker {
     /* Owner only, except for the atomics: what every switch touches, in two cache lines. */
     _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
@@ -135,13 +137,8 @@ struct weft__worker {
     struct weft__group_sched
         *group_sched;             /* set if the worker belongs to a dispatcher; else NULL */
     _Atomic(uint32_t) slice_left; /* of the dispatcher's running group; the watchdog reads it */
-    /* If the stackless task is an actor: the trace of the message that its step processes
-     * (actor/trace.h). */
-    uint32_t handled_trace;
-    uint32_t
-        send_credits_left; /* send credits: how many more messages it may send to `send_credits_to`
-                           (actor/admission.h) */
-    uint64_t send_credits_to;
+    /* For the step of the stackless task; its kind defines the content, zero at first. */
+    alignas(uint64_t) unsigned char step_state[WEFT__STEP_STATE_BYTES];
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;
