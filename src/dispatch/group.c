@@ -141,7 +141,16 @@ int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
         .fp_env = opts->fp_env,
     };
     int err = weft__group_admit(group, weft__worker_self(), opts, &member);
-    return err ? err : weft__spawn_in_group(group->dispatcher->pool, out, fn, arg, &inner, &member);
+    if (err) {
+        return err;
+    }
+    return weft__spawn(group->dispatcher->pool, out,
+                       &(struct weft__spawn_request){
+                           .fn = fn,
+                           .arg = arg,
+                           .opts = &inner,
+                           .member = &member,
+                       });
 }
 
 /* --- posted functions ------------------------- */

@@ -110,53 +110,82 @@ static inline uint8_t instrumented_flag(void)
                                                                        : 0;
 }
 
-/* Creates a control block with a stack credit: FRESH in `pool`, or CREATED if `pool` is NULL.
- * Returns NULL on error; *err is -ENOMEM unless set otherwise. */
-static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
-                                      const struct weft_fiber_opts *opts, unsigned class,
-                                      weft_pool *pool, struct weft__parent *parent, uint64_t flags,
-                                      int64_t now, const struct weft__group_member *member,
-                                      int *err)
+/* A fiber to be made, with every default filled in. */
+struct plan {
+    struct weft__spawn_request request;
+    weft_pool *pool; /* its home; NULL: it is submitted later */
+    unsigned stack_class;
+    uint64_t ident_flags; /* WEFT__IDENT_RIGHT or WEFT__IDENT_DETACHED */
+    int64_t born;
+};
+
+/* Takes a control block and a stack credit. Returns NULL without memory. */
+static inline struct weft__task *take_block(struct weft__spawner *spawner, unsigned stack_class)
 {
-    *err = -ENOMEM;
-    if (__builtin_expect(weft__spawner_take_credit(spawner, class) != 0, 0)) {
+    if (__builtin_expect(weft__spawner_take_credit(spawner, stack_class) != 0, 0)) {
         return NULL;
     }
     struct weft__task *task = weft__slab_get(&spawner->blocks);
     if (__builtin_expect(!task, 0)) {
-        weft__spawner_give_credit(spawner, class);
+        weft__spawner_give_credit(spawner, stack_class);
+    }
+    return task;
+}
+
+static inline uint8_t plan_flags(const struct weft__spawn_request *request)
+{
+    return (uint8_t)((request->opts->fp_env ? WEFT__TASK_FP_ENV : 0) |
+                     (request->parent ? WEFT__TASK_CHILD : 0) |
+                     (request->opts->hooked ? WEFT__TASK_HOOKED : 0) | instrumented_flag());
+}
+
+/* Gives the task its name and its place: a group, a pool, or none yet. Returns an error of
+ * add_to_group. */
+static inline int name_and_place(struct weft__task *task, const struct plan *plan)
+{
+    const struct weft_fiber_opts *opts = plan->request.opts;
+    if (__builtin_expect(plan->request.member != NULL, 0)) {
+        return add_to_group(task, plan->pool, plan->request.member, opts->name);
+    }
+    task->name[0] = 0;
+    if (__builtin_expect(opts->name != NULL, 0)) {
+        weft__objname_truncate(task->name, sizeof task->name, opts->name);
+    }
+    assign_home(task, plan->pool, plan->pool ? worker_of(opts, plan->pool) : -1);
+    return 0;
+}
+
+/* Creates a control block with a stack credit: FRESH, or CREATED if the plan has no pool. Returns
+ * NULL on error, and *err is the error. */
+static inline __attribute__((always_inline)) struct weft__task *
+make(struct weft__spawner *spawner, const struct plan *plan, int *err)
+{
+    struct weft__task *task = take_block(spawner, plan->stack_class);
+    if (__builtin_expect(!task, 0)) {
+        *err = -ENOMEM;
         return NULL;
     }
     task->stack = NULL;
-    task->stack_class = (uint8_t) class;
-    task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0) |
-                  (opts->hooked ? WEFT__TASK_HOOKED : 0) | instrumented_flag();
+    task->stack_class = (uint8_t)plan->stack_class;
+    task->flags = plan_flags(&plan->request);
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
-    task->fn = fn;
-    task->value = arg;
+    task->fn = plan->request.fn;
+    task->value = plan->request.arg;
     task->shields = 0;
-    task->joiners = (struct weft__node *)(void *)parent;
-    task->born = now;
-    if (__builtin_expect(member != NULL, 0)) {
-        *err = add_to_group(task, pool, member, opts->name);
-        if (*err) {
-            weft__slab_put(&spawner->blocks, task);
-            weft__spawner_give_credit(spawner, class);
-            return NULL;
-        }
-    } else {
-        task->name[0] = 0;
-        if (__builtin_expect(opts->name != NULL, 0)) {
-            weft__objname_truncate(task->name, sizeof task->name, opts->name);
-        }
-        assign_home(task, pool, pool ? worker_of(opts, pool) : -1);
+    task->joiners = (struct weft__node *)(void *)plan->request.parent;
+    task->born = plan->born;
+    *err = name_and_place(task, plan);
+    if (__builtin_expect(*err != 0, 0)) {
+        weft__slab_put(&spawner->blocks, task);
+        weft__spawner_give_credit(spawner, plan->stack_class);
+        return NULL;
     }
-    if (pool) {
+    if (plan->pool) {
         weft__task_create_fresh(task);
     } else {
         weft__task_create(task);
     }
-    make_live(task, flags);
+    make_live(task, plan->ident_flags);
     return task;
 }
 
@@ -227,76 +256,92 @@ static const struct weft__group_member *member_here(const struct weft__worker *i
     return here;
 }
 
-/* Starts a task that is complete and admitted. */
+/* Starts a task that is complete and admitted; *out is its handle. */
 static inline void launch(weft_pool *pool, struct weft__worker *inside, struct weft__task *task,
-                          weft_fiber fiber)
+                          weft_fiber *out)
 {
+    weft_fiber fiber = weft__task_handle(task);
+    if (out) {
+        *out = fiber; /* before it can run and end */
+    }
     if (inside) {
         weft__count(&inside->counters.spawned, 1);
         WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
     }
-    weft__place_fresh(inside, task);
+    if (inside && inside->group_sched) {
+        weft__group_sched_start(inside->group_sched, task);
+    } else {
+        weft__place_fresh(inside, task);
+    }
     if (__builtin_expect(pending_cancel_flags(pool), 0)) {
         cancel_new_fiber(fiber, pool);
     }
 }
 
-static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                        void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent,
-                        const struct weft__group_member *member)
+/* The time at which a fiber was made: as exact as the worker's clock. */
+static inline int64_t creation_time(const struct weft__worker *w)
+{
+    return w ? w->now : weft__clock_coarse_ns();
+}
+
+/* Admits the planned fiber to its pool and makes it. Returns NULL on error, and *err is the
+ * error. */
+static inline __attribute__((always_inline)) struct weft__task *
+admit_and_make(struct weft__worker *w, const struct weft__worker *inside, const struct plan *plan,
+               int *err)
+{
+    struct weft__spawner *spawner = weft__spawner_of(w);
+    *err = __builtin_expect(spawner != NULL, 1) ? admit(plan->pool, inside, 1) : -ENOMEM;
+    if (__builtin_expect(*err, 0)) {
+        return NULL;
+    }
+    struct weft__task *task = make(spawner, plan, err);
+    if (__builtin_expect(!task, 0)) {
+        unadmit(plan->pool, inside, 1);
+    }
+    return task;
+}
+
+static inline __attribute__((always_inline)) int
+spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, struct weft__spawn_request request)
 {
     struct weft__worker *inside = worker_inside(pool, w);
     struct weft__group_member here;
-    opts = opts ? opts : &no_opts;
-    int class = check_opts(opts, pool);
-    if (__builtin_expect(pool->group_sched && !member, 0)) {
-        member = member_here(inside, &here);
+    request.opts = request.opts ? request.opts : &no_opts;
+    int class = check_opts(request.opts, pool);
+    if (__builtin_expect(pool->group_sched && !request.member, 0)) {
+        request.member = member_here(inside, &here);
     }
-    if (__builtin_expect(class < 0 || !fn || (pool->group_sched && !member), 0)) {
+    if (__builtin_expect(class < 0 || !request.fn || (pool->group_sched && !request.member), 0)) {
         return -EINVAL;
     }
-    struct weft__spawner *spawner = weft__spawner_of(w);
-    if (__builtin_expect(!spawner, 0)) {
-        return -ENOMEM;
+    bool joinable = out && !request.opts->detached && !request.parent;
+    struct plan plan = {
+        .request = request,
+        .pool = pool,
+        .stack_class = (unsigned)class,
+        .ident_flags = joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED,
+        .born = creation_time(w),
+    };
+    int err;
+    struct weft__task *task = admit_and_make(w, inside, &plan, &err);
+    if (__builtin_expect(task != NULL, 1)) {
+        launch(pool, inside, task, out);
     }
-    int err = admit(pool, inside, 1);
-    if (__builtin_expect(err, 0)) {
-        return err;
-    }
-    bool joinable = out && !opts->detached && !parent;
-    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, parent,
-                                   joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED,
-                                   w ? w->now : weft__clock_coarse_ns(), member, &err);
-    if (__builtin_expect(!task, 0)) {
-        unadmit(pool, inside, 1);
-        return err;
-    }
-    weft_fiber fiber = weft__task_handle(task);
-    if (out) {
-        *out = fiber; /* before it can run and end */
-    }
-    launch(pool, inside, task, fiber);
-    return 0;
+    return err;
+}
+
+int weft__spawn(weft_pool *pool, weft_fiber *out, const struct weft__spawn_request *request)
+{
+    return spawn(weft__worker_self(), pool, out, *request);
 }
 
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
     WEFT__NONNULL(pool);
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, NULL);
-}
-
-int weft__spawn_in_group(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
-                         const struct weft_fiber_opts *opts,
-                         const struct weft__group_member *member)
-{
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, member);
-}
-
-int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                      void *arg, const struct weft_fiber_opts *opts)
-{
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts, parent, NULL);
+    return spawn(weft__worker_self(), pool, out,
+                 (struct weft__spawn_request){.fn = fn, .arg = arg, .opts = opts});
 }
 
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
@@ -306,13 +351,42 @@ int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_o
         weft__fork_check_fiber("weft_spawn");
         return -ENXIO;
     }
-    return spawn(w, w->pool, out, fn, arg, opts, NULL, NULL);
+    return spawn(w, w->pool, out, (struct weft__spawn_request){.fn = fn, .arg = arg, .opts = opts});
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
     WEFT__NONNULL(pool);
-    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL, NULL);
+    return spawn(weft__worker_self(), pool, NULL,
+                 (struct weft__spawn_request){.fn = fn, .arg = arg});
+}
+
+/* Takes back the tasks of a batch that could not be completed. */
+static void unmake_batch(struct weft__spawner *spawner, struct weft__chain *made)
+{
+    struct weft__link *link;
+    while ((link = weft__chain_pop(made))) {
+        unmake(spawner, weft__task_of(link));
+    }
+}
+
+/* Makes a detached fiber for each job. Returns 0, or -ENOMEM with none made. */
+static int make_batch(struct weft__spawner *spawner, struct plan *plan, const struct weft_job *jobs,
+                      size_t n, struct weft__chain *made)
+{
+    int err;
+    weft__chain_init(made);
+    for (size_t i = 0; i < n; i++) {
+        plan->request.fn = jobs[i].fn;
+        plan->request.arg = jobs[i].arg;
+        struct weft__task *task = make(spawner, plan, &err);
+        if (!task) {
+            unmake_batch(spawner, made);
+            return err;
+        }
+        weft__chain_push(made, &task->link);
+    }
+    return 0;
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
@@ -336,22 +410,18 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     if (err) {
         return err;
     }
+    struct plan plan = {
+        .request = {.opts = &no_opts},
+        .pool = pool,
+        .stack_class = pool->stack_class,
+        .ident_flags = WEFT__IDENT_DETACHED,
+        .born = creation_time(w),
+    };
     struct weft__chain made;
-    weft__chain_init(&made);
-    int64_t now = w ? w->now : weft__clock_coarse_ns();
-    for (size_t i = 0; i < n; i++) {
-        struct weft__task *task =
-            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool, NULL,
-                 WEFT__IDENT_DETACHED, now, NULL, &err);
-        if (!task) {
-            struct weft__link *link;
-            while ((link = weft__chain_pop(&made))) {
-                unmake(spawner, weft__task_of(link));
-            }
-            unadmit(pool, inside, n);
-            return -ENOMEM;
-        }
-        weft__chain_push(&made, &task->link);
+    err = make_batch(spawner, &plan, jobs, n, &made);
+    if (err) {
+        unadmit(pool, inside, n);
+        return err;
     }
     if (inside) {
         weft__count(&inside->counters.spawned, n);
@@ -367,66 +437,84 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
 struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
                                     int *err)
 {
-    struct weft__worker *w = weft__worker_self(), *inside = worker_inside(pool, w);
-    struct weft__spawner *spawner = weft__spawner_of(w);
+    struct weft__worker *w = weft__worker_self();
     int class = check_opts(opts, pool);
     if (class < 0 || pool->group_sched) {
         *err = -EINVAL;
         return NULL;
     }
-    *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
-    if (*err) {
-        return NULL;
-    }
-    struct weft__task *task =
-        make(spawner, fn, NULL, opts, (unsigned)class, pool, NULL, WEFT__IDENT_DETACHED,
-             w ? w->now : weft__clock_coarse_ns(), NULL, err);
-    if (!task) {
-        unadmit(pool, inside, 1);
-        return NULL;
-    }
-    *err = 0;
-    return task;
+    struct plan plan = {
+        .request = {.fn = fn, .opts = opts},
+        .pool = pool,
+        .stack_class = (unsigned)class,
+        .ident_flags = WEFT__IDENT_DETACHED,
+        .born = creation_time(w),
+    };
+    return admit_and_make(w, worker_inside(pool, w), &plan, err);
 }
 
 void weft__fiber_start(struct weft__task *task, void *arg)
 {
     weft_pool *pool = task->home;
-    struct weft__worker *w = weft__worker_self(), *inside = worker_inside(pool, w);
-    weft_fiber fiber = weft__task_handle(task);
     task->value = arg;
-    launch(pool, inside, task, fiber);
+    launch(pool, worker_inside(pool, weft__worker_self()), task, NULL);
+}
+
+/* Undoes admit_and_make, and its counterpart for a stackless task. */
+static void unmake_and_unadmit(struct weft__task *task)
+{
+    weft_pool *pool = task->home;
+    struct weft__worker *w = weft__worker_self();
+    unmake(weft__spawner_of(w), task);
+    unadmit(pool, worker_inside(pool, w), 1);
 }
 
 void weft__fiber_unmake(struct weft__task *task)
 {
-    weft_pool *pool = task->home;
-    struct weft__worker *w = weft__worker_self();
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     bool live =
         weft__ident_lock(task, weft__ident_generation(ident), 0, &ident); /* a walk may hold it */
     WEFT__ASSERT(live);
-    unmake(weft__spawner_of(w), task);
-    unadmit(pool, worker_inside(pool, w), 1);
+    unmake_and_unadmit(task);
 }
 
 int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__spawner *spawner = weft__spawner_of(weft__worker_self());
     opts = opts ? opts : &no_opts;
-    int class = check_opts(opts, NULL), err;
+    int class = check_opts(opts, NULL), err = -ENOMEM;
     if (class < 0 || !fn || !out) {
         return -EINVAL;
     }
-    struct weft__task *task = spawner
-                                  ? make(spawner, fn, arg, opts, (unsigned)class, NULL, NULL,
-                                         opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT,
-                                         weft__clock_ns(), NULL, &err)
-                                  : NULL;
-    if (!task) {
-        return -ENOMEM;
+    struct plan plan = {
+        .request = {.fn = fn, .arg = arg, .opts = opts},
+        .stack_class = (unsigned)class,
+        .ident_flags = opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT,
+        .born = weft__clock_ns(),
+    };
+    struct weft__task *task = spawner ? make(spawner, &plan, &err) : NULL;
+    if (task) {
+        *out = weft__task_handle(task);
     }
-    *out = weft__task_handle(task);
+    return err;
+}
+
+/* Under the ident lock: submits a created fiber to the pool. `worker`: -1 for any. */
+static int submit_locked(struct weft__task *task, weft_pool *pool,
+                         const struct weft__worker *inside, int worker)
+{
+    if (!weft__task_submit(task)) {
+        return -EALREADY;
+    }
+    int err = admit(pool, inside, 1);
+    if (err) {
+        weft__task_unsubmit(task);
+        return err;
+    }
+    if (worker < 0 && (task->flags & WEFT__TASK_HOOKED)) {
+        worker = weft__hooked_choose_worker(pool);
+    }
+    assign_home(task, pool, worker);
     return 0;
 }
 
@@ -442,27 +530,12 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     if (!task) {
         return weft__handle_missing(fiber);
     }
-    int err = weft__task_submit(task) ? admit(pool, inside, 1) : -EALREADY;
-    if (err) {
-        if (err != -EALREADY) {
-            weft__task_unsubmit(task);
-        }
-        weft__ident_unlock(task, ident);
-        return err;
-    }
-    if (worker < 0 && (task->flags & WEFT__TASK_HOOKED)) {
-        worker = weft__hooked_choose_worker(pool);
-    }
-    assign_home(task, pool, worker);
+    int err = submit_locked(task, pool, inside, worker);
     weft__ident_unlock(task, ident);
-    if (inside) {
-        weft__count(&inside->counters.spawned, 1);
+    if (!err) {
+        launch(pool, inside, task, NULL);
     }
-    weft__place_fresh(inside, task);
-    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
-        cancel_new_fiber(fiber, pool);
-    }
-    return 0;
+    return err;
 }
 
 /* Under the ident lock: ends the wait of every joiner. Returns the number of joiners that were
@@ -557,6 +630,16 @@ static inline void leave_worker(struct weft__worker *w, const struct weft__task 
     }
 }
 
+/* The end of every task, with or without a stack: leaves its place, then publishes its result. */
+static inline __attribute__((always_inline)) void finish(struct weft__worker *w,
+                                                         struct weft__task *task, int status)
+{
+    leave_worker(w, task);
+    weft__pool_release(w->pool, 1); /* before the joiners: they may spawn in its place */
+    publish_result(w, task, status);
+    count_finished(w);
+}
+
 /* In a catch block: releases the caught exceptions, as the end of that block would. Their
  * destructors may wait and migrate to another worker. */
 static __attribute__((noinline, cold)) void release_exceptions(void)
@@ -599,20 +682,16 @@ void weft_fiber_exit(void *result)
     } else if (WEFT_DEBUG) {
         weft__worker_check_fp(self);
     }
-    weft_pool *pool = w->pool;
     struct weft__stack *stack = self->stack;
     unsigned class = self->stack_class;
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
-    leave_worker(w, self);
     if (__builtin_expect(self->flags & WEFT__TASK_INSTRUMENTED, 0)) {
         /* Also before the joiners: the program may end, and the stale contents of this stack are
          * no leak roots then. */
         weft__asan_detach(weft__stack_bottom(stack, class), weft__stack_bytes(class));
     }
-    weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
-    publish_result(w, self, 0);
     weft__spawner_give_credit(&w->spawner, class);
-    count_finished(w);
+    finish(w, self, 0);
     weft__worker_end_fiber(w, stack, class);
 }
 
@@ -659,7 +738,7 @@ make_stackless(struct weft__worker *w, struct weft__worker *inside, weft_pool *p
     task->value = NULL;
     task->shields = 0;
     task->joiners = opts->joiner;
-    task->born = w ? w->now : weft__clock_coarse_ns();
+    task->born = creation_time(w);
     if (!pool->group_sched) {
         name_stackless(task, opts->name);
         assign_home(task, pool, -1);
@@ -685,32 +764,14 @@ struct weft__task *weft__stackless_make(weft_pool *pool, const struct weft__stac
 
 void weft__stackless_unmake(struct weft__task *task)
 {
-    weft_pool *pool = task->home;
-    struct weft__worker *w = weft__worker_self();
-    unmake(weft__spawner_of(w), task);
-    unadmit(pool, worker_inside(pool, w), 1);
+    unmake_and_unadmit(task);
 }
 
 static inline void start_stackless(struct weft__worker *inside, weft_pool *pool,
                                    struct weft__task *task, weft_fiber *out, bool joinable)
 {
     make_live(task, joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
-    weft_fiber fiber = weft__task_handle(task);
-    if (out) {
-        *out = fiber; /* before it can run and end */
-    }
-    if (inside) {
-        weft__count(&inside->counters.spawned, 1);
-        WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
-    }
-    if (inside && inside->group_sched) {
-        weft__group_sched_start(inside->group_sched, task);
-    } else {
-        weft__place_fresh(inside, task);
-    }
-    if (__builtin_expect(pending_cancel_flags(pool), 0)) {
-        cancel_new_fiber(fiber, pool);
-    }
+    launch(pool, inside, task, out);
 }
 
 void weft__stackless_start(struct weft__task *task, weft_fiber *out, bool joinable)
@@ -741,8 +802,5 @@ void weft__stackless_end(struct weft__worker *w, struct weft__task *task, void *
     task->value = value;
     task->claim.ticket = (uint64_t)(int64_t)status; /* for later joiners */
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));
-    leave_worker(w, task);
-    weft__pool_release(w->pool, 1);
-    publish_result(w, task, status);
-    count_finished(w);
+    finish(w, task, status);
 }

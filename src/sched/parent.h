@@ -10,9 +10,4 @@ struct weft__parent {
     void *(*run)(struct weft__parent *parent, weft_fn fn, void *arg);
 };
 
-/* weft_pool_spawn for a child. The child is detached; its handle works for everything but
- * joining. */
-int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                      void *arg, const struct weft_fiber_opts *opts);
-
 #endif

@@ -138,10 +138,6 @@ void weft__place_many_front(struct weft__chain *tasks)
 void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
 {
     weft_pool *home = task->home;
-    if (task->pin >= 0 && w && w->group_sched) {
-        weft__group_sched_start(w->group_sched, task);
-        return;
-    }
     if (task->pin >= 0) {
         if (!w && weft__perf_is_on(WEFT_PERF_QUEUE)) {
             weft__worker_metrics_mark_ready(weft__task_handle(task));

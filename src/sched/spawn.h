@@ -1,4 +1,4 @@
-/* Spawning into a dispatcher's group, and spawning in two steps. */
+/* Spawning children and members of a dispatcher's group, and spawning in two steps. */
 #ifndef WEFT_SCHED_SPAWN_H
 #define WEFT_SCHED_SPAWN_H
 
@@ -19,10 +19,22 @@ struct weft__group_member {
                               * thread */
 };
 
-/* weft_pool_spawn into a dispatcher's pool. Returns -ESHUTDOWN if the group's intake is closed. */
-int weft__spawn_in_group(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
-                         const struct weft_fiber_opts *opts,
-                         const struct weft__group_member *member);
+struct weft__parent;
+
+/* A fiber to be spawned; all fields but `fn` may be 0. */
+struct weft__spawn_request {
+    weft_fn fn;
+    void *arg;
+    const struct weft_fiber_opts *opts; /* NULL: all defaults */
+    /* Makes the fiber a child (sched/parent.h): detached, its handle works for everything but
+     * joining. */
+    struct weft__parent *parent;
+    /* In a dispatcher's pool: its group. NULL: the group of the fiber that spawns it. */
+    const struct weft__group_member *member;
+};
+
+/* weft_pool_spawn for any kind of fiber. Returns -ESHUTDOWN if the group's intake is closed. */
+int weft__spawn(weft_pool *pool, weft_fiber *out, const struct weft__spawn_request *request);
 
 struct weft__task;
 

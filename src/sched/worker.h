@@ -410,7 +410,7 @@ static inline void weft__place_chain(struct weft__chain *tasks)
     }
 }
 /* Queues a FRESH task. w: the worker of the spawning fiber if it belongs to the task's home pool;
- * else NULL. */
+ * else NULL. A dispatcher's worker starts its tasks by weft__group_sched_start instead. */
 void weft__place_fresh(struct weft__worker *w, struct weft__task *task);
 /* Appends to this worker's own ring without waking another worker; overflows into the global
  * queue. */

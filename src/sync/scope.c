@@ -272,8 +272,13 @@ int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), v
     if (err) {
         return err;
     }
-    err = fn ? weft__spawn_child(&s->parent, s->pool, out, (weft_fn)(void (*)(void))fn, arg, opts)
-             : -EINVAL;
+    err = weft__spawn(s->pool, out,
+                      &(struct weft__spawn_request){
+                          .fn = (weft_fn)(void (*)(void))fn,
+                          .arg = arg,
+                          .opts = opts,
+                          .parent = &s->parent,
+                      });
     if (err) {
         decrement_live(s, NULL);
     }

@@ -9,6 +9,7 @@
 #include "model/fibers.h"
 #include "sched/cancel.h"
 #include "sched/fiber_local.h"
+#include "sched/spawn.h"
 #include "sync/event.h"
 #include "sync/scope.h"
 
@@ -30,14 +31,13 @@ static struct {
 } births[FIBERS];
 static int born;
 
-int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                      void *arg, const struct weft_fiber_opts *opts)
+int weft__spawn(weft_pool *pool, weft_fiber *out, const struct weft__spawn_request *request)
 {
-    (void)pool, (void)out, (void)opts;
+    (void)pool, (void)out;
     int i = ++born;
-    births[i].parent = parent;
-    births[i].fn = fn;
-    births[i].arg = arg;
+    births[i].parent = request->parent;
+    births[i].fn = request->fn;
+    births[i].arg = request->arg;
     atomic_store_explicit(&births[i].spawned, 1, memory_order_release);
     weft__futex_wake(&births[i].spawned, FIBERS);
     return 0;
