@@ -15,46 +15,100 @@ static const struct weft__wait_kind read_kind = {.name = "read", .descriptor = t
 static const struct weft__wait_kind write_kind = {.name = "write", .descriptor = true};
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .descriptor = true};
 
-static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, size_t n,
-                                   enum weft__side side)
+/* One direction of transfer. The functions below are written once, for either direction. Those on
+ * the path of a socket are always inlined, with a constant direction, so that nothing is decided at
+ * run time. Each direction has its own instance of the three functions that keep a stack frame:
+ * what a direction calls and returns to is then the same every time, and is predicted. */
+struct direction {
+    enum weft__side side;
+    enum weft__op_code socket_op, message_op, plain_op; /* plain: not a socket */
+    const struct weft__wait_kind *kind;
+    ssize_t (*wait)(struct weft__fd *record, void *buf, size_t n, uint32_t edges, int64_t deadline,
+                    struct weft__worker *w);
+    ssize_t (*try)(struct weft__fd *record, void *buf, size_t n, uint32_t edges, int64_t deadline);
+    ssize_t (*submit)(struct weft__fd *record, void *buf, size_t n, int64_t deadline,
+                      struct weft__worker *w);
+};
+
+static ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                            int64_t deadline, struct weft__worker *w);
+static ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                             int64_t deadline, struct weft__worker *w);
+static ssize_t try_to_read(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                           int64_t deadline);
+static ssize_t try_to_write(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                            int64_t deadline);
+static ssize_t submit_read(struct weft__fd *record, void *buf, size_t n, int64_t deadline,
+                           struct weft__worker *w);
+static ssize_t submit_write(struct weft__fd *record, void *buf, size_t n, int64_t deadline,
+                            struct weft__worker *w);
+
+static const struct direction reading = {
+    .side = WEFT__SIDE_IN,
+    .socket_op = WEFT__OP_RECV,
+    .message_op = WEFT__OP_RECVMSG,
+    .plain_op = WEFT__OP_READ,
+    .kind = &read_kind,
+    .wait = wait_to_read,
+    .try = try_to_read,
+    .submit = submit_read,
+};
+
+static const struct direction writing = {
+    .side = WEFT__SIDE_OUT,
+    .socket_op = WEFT__OP_SEND,
+    .message_op = WEFT__OP_SENDMSG,
+    .plain_op = WEFT__OP_WRITE,
+    .kind = &write_kind,
+    .wait = wait_to_write,
+    .try = try_to_write,
+    .submit = submit_write,
+};
+
+#define INLINE static inline __attribute__((always_inline))
+#define INSTANCE static __attribute__((noinline))
+
+/* --- a driver that reports readiness ---------------------------------------------------------- */
+
+INLINE ssize_t try_transfer(const struct direction *d, const struct weft__fd *record, void *buf,
+                            size_t n)
 {
-    return side == WEFT__SIDE_IN ? weft__raw_recv(record->number, buf, n)
-                                 : weft__raw_send(record->number, buf, n);
+    return d->side == WEFT__SIDE_IN ? weft__raw_recv(record->number, buf, n)
+                                    : weft__raw_send(record->number, buf, n);
 }
 
 /* Record the outcome of a try: less than requested was transferred. */
-static inline void note_short(struct weft__fd *record, enum weft__side side, uint32_t edges,
-                              ssize_t result, size_t n)
+INLINE void note_short(const struct direction *d, struct weft__fd *record, uint32_t edges,
+                       ssize_t result, size_t n)
 {
     if (result != (ssize_t)n && weft__fd_short_means_empty(record)) {
-        weft__fd_note_empty(&record->side[side], edges);
+        weft__fd_note_empty(&record->side[d->side], edges);
     }
 }
 
-static inline void note_result(struct weft__fd *record, enum weft__side side, uint32_t edges,
-                               ssize_t result, size_t n)
+INLINE void note_result(const struct direction *d, struct weft__fd *record, uint32_t edges,
+                        ssize_t result, size_t n)
 {
     if (result > 0) {
-        note_short(record, side, edges, result, n);
+        note_short(d, record, edges, result, n);
     } else if (result == -EAGAIN) {
-        weft__fd_note_empty(&record->side[side], edges);
+        weft__fd_note_empty(&record->side[d->side], edges);
     }
 }
 
 /* The edge was spurious: wait again. As run_by_readiness in net/call.c, without an operation. */
-static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, void *buf, size_t n,
-                                                    enum weft__side side,
+static __attribute__((noinline)) ssize_t wait_again(const struct direction *d,
+                                                    struct weft__fd *record, void *buf, size_t n,
                                                     struct weft__fd_snapshot seen, int64_t deadline)
 {
-    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
     for (;;) {
-        int err = weft__call_wait_edge(record, side, seen, deadline, kind);
+        int err = weft__call_wait_edge(record, d->side, seen, deadline, d->kind);
         if ((err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation) {
             return err ? err : WEFT__CLOSED;
         }
-        seen.edges = weft__fd_edges(&record->side[side]);
-        ssize_t result = try_transfer(record, buf, n, side);
-        note_result(record, side, seen.edges, result, n);
+        seen.edges = weft__fd_edges(&record->side[d->side]);
+        ssize_t result = try_transfer(d, record, buf, n);
+        note_result(d, record, seen.edges, result, n);
         if (result != -EAGAIN || err) { /* past its deadline the call was tried once more */
             return result != -EAGAIN ? result : err;
         }
@@ -63,114 +117,77 @@ static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, voi
 
 /* Wait for an edge after `edges`, then try. Every path that returns from a system call returns with
  * a jump: see fiber/context.h. */
-static inline __attribute__((always_inline)) ssize_t
-wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
-             enum weft__side side, uint32_t edges, int64_t deadline,
-             const struct weft__wait_kind *kind)
+INLINE ssize_t wait_and_try(const struct direction *d, struct weft__fd *record, void *buf, size_t n,
+                            uint32_t edges, int64_t deadline, struct weft__worker *w)
 {
     struct weft__fd_snapshot seen = {.generation = weft__fd_generation(record), .edges = edges};
-    int err = weft__call_wait_edge_on(w, record, side, seen, deadline, kind);
+    int err = weft__call_wait_edge_on(w, record, d->side, seen, deadline, d->kind);
     if (__builtin_expect(
             (err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation, 0)) {
         return err ? err : WEFT__CLOSED;
     }
-    seen.edges = weft__fd_edges(&record->side[side]);
-    ssize_t result = try_transfer(record, buf, n, side);
+    seen.edges = weft__fd_edges(&record->side[d->side]);
+    ssize_t result = try_transfer(d, record, buf, n);
     if (__builtin_expect(result > 0, 1)) {
-        note_short(record, side, seen.edges, result, n);
+        note_short(d, record, seen.edges, result, n);
         return weft__context_return_long(result);
     }
     if (result != -EAGAIN) {
         return result;
     }
-    weft__fd_note_empty(&record->side[side], seen.edges);
-    return err ? err : wait_again(record, buf, n, side, seen, deadline);
+    weft__fd_note_empty(&record->side[d->side], seen.edges);
+    return err ? err : wait_again(d, record, buf, n, seen, deadline);
 }
 
-static __attribute__((noinline)) ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n,
-                                                      uint32_t edges, int64_t deadline,
-                                                      struct weft__worker *w)
+INSTANCE ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                              int64_t deadline, struct weft__worker *w)
 {
-    return wait_and_try(w, record, buf, n, WEFT__SIDE_IN, edges, deadline, &read_kind);
+    return wait_and_try(&reading, record, buf, n, edges, deadline, w);
 }
 
-static __attribute__((noinline)) ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n,
-                                                       uint32_t edges, int64_t deadline,
-                                                       struct weft__worker *w)
+INSTANCE ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                               int64_t deadline, struct weft__worker *w)
 {
-    return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, edges, deadline, &write_kind);
+    return wait_and_try(&writing, record, buf, n, edges, deadline, w);
 }
 
 /* Try, and wait if there is no data, or no space. */
-static inline __attribute__((always_inline)) ssize_t try_or_wait(struct weft__fd *record, void *buf,
-                                                                 size_t n, enum weft__side side,
-                                                                 uint32_t edges, int64_t deadline)
+INLINE ssize_t try_or_wait(const struct direction *d, struct weft__fd *record, void *buf, size_t n,
+                           uint32_t edges, int64_t deadline)
 {
-    ssize_t result = try_transfer(record, buf, n, side);
+    ssize_t result = try_transfer(d, record, buf, n);
     if (__builtin_expect(result > 0, 1)) {
-        note_short(record, side, edges, result, n);
+        note_short(d, record, edges, result, n);
         return weft__context_return_long(result);
     }
     if (result != -EAGAIN) {
         return result;
     }
-    weft__fd_note_empty(&record->side[side], edges);
-    return side == WEFT__SIDE_IN
-               ? wait_to_read(record, buf, n, edges, deadline, weft__worker_self())
-               : wait_to_write(record, buf, n, edges, deadline, weft__worker_self());
+    weft__fd_note_empty(&record->side[d->side], edges);
+    return d->wait(record, buf, n, edges, deadline, weft__worker_self());
 }
 
-static __attribute__((noinline)) ssize_t try_to_read(struct weft__fd *record, void *buf, size_t n,
-                                                     uint32_t edges, int64_t deadline)
+INSTANCE ssize_t try_to_read(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                             int64_t deadline)
 {
-    return try_or_wait(record, buf, n, WEFT__SIDE_IN, edges, deadline);
+    return try_or_wait(&reading, record, buf, n, edges, deadline);
 }
 
-static __attribute__((noinline)) ssize_t try_to_write(struct weft__fd *record, void *buf, size_t n,
-                                                      uint32_t edges, int64_t deadline)
+INSTANCE ssize_t try_to_write(struct weft__fd *record, void *buf, size_t n, uint32_t edges,
+                              int64_t deadline)
 {
-    return try_or_wait(record, buf, n, WEFT__SIDE_OUT, edges, deadline);
+    return try_or_wait(&writing, record, buf, n, edges, deadline);
 }
 
-/* Any kind of descriptor, caller and driver. */
-static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t n,
-                                                      enum weft__side side, int64_t deadline)
-{
-    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
-    struct iovec iov = {.iov_base = buf, .iov_len = n};
-    struct weft__call call;
-    int err = 0;
-    struct weft__fd *record = weft__fd_use(fd, &err);
-    if (!record) {
-        return err;
-    }
-    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
-        weft__op_init(&call.op, record->number,
-                      side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
-        call.op.buf = buf;
-        call.op.len = n;
-    } else {
-        weft__op_init(&call.op, record->number,
-                      side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
-        call.op.iov = &iov;
-        call.op.iov_count = 1;
-        if (weft__fd_is(record, WEFT__FD_FILE)) {
-            ssize_t result = weft__file_op_run(record, &call, deadline, kind);
-            return result == WEFT__RESUBMIT ? transfer_any(fd, buf, n, side, deadline) : result;
-        }
-    }
-    return weft__call_run_on(record, &call, deadline, kind);
-}
+/* --- a driver that completes operations ------------------------------------------------------- */
 
-/* A socket, in a fiber, on a driver that completes operations. */
-static inline __attribute__((always_inline)) ssize_t
-submit_and_wait(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
-                bool likely_empty, int64_t deadline, struct weft__worker *w,
-                const struct weft__wait_kind *kind)
+/* For a socket, in a fiber. */
+INLINE ssize_t submit_and_wait(const struct direction *d, struct weft__fd *record, void *buf,
+                               size_t n, bool likely_empty, int64_t deadline,
+                               struct weft__worker *w)
 {
     struct weft__call call;
-    weft__op_init(&call.op, record->number, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND,
-                  side);
+    weft__op_init(&call.op, record->number, d->socket_op, d->side);
     call.op.likely_empty = likely_empty;
     call.op.buf = buf;
     call.op.len = n;
@@ -178,24 +195,23 @@ submit_and_wait(struct weft__fd *record, void *buf, size_t n, enum weft__side si
     if (__builtin_expect(deadline != WEFT_FOREVER ||
                              (weft__ident_flags(weft__current(w)) & WEFT__IDENT_ENDS_WAITS),
                          0)) {
-        return weft__call_run_on(record, &call, deadline, kind);
+        return weft__call_run_on(record, &call, deadline, d->kind);
     }
     int64_t result =
-        weft__call_complete_on(w, weft__worker_peek_driver(w), &call, WEFT_FOREVER, kind);
+        weft__call_complete_on(w, weft__worker_peek_driver(w), &call, WEFT_FOREVER, d->kind);
     return __builtin_expect(result != WEFT__RESUBMIT, 1)
                ? result
-               : weft__call_resubmit(&call, WEFT_FOREVER, kind);
+               : weft__call_resubmit(&call, WEFT_FOREVER, d->kind);
 }
 
 /* The note that the socket is empty is a hint here: the kernel then waits before it tries. */
-static __attribute__((noinline)) ssize_t submit_read(struct weft__fd *record, void *buf, size_t n,
-                                                     int64_t deadline, struct weft__worker *w)
+INSTANCE ssize_t submit_read(struct weft__fd *record, void *buf, size_t n, int64_t deadline,
+                             struct weft__worker *w)
 {
     struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
     uint32_t edges = weft__fd_edges(side);
     bool likely_empty = weft__fd_is_empty_at(side, edges);
-    ssize_t got =
-        submit_and_wait(record, buf, n, WEFT__SIDE_IN, likely_empty, deadline, w, &read_kind);
+    ssize_t got = submit_and_wait(&reading, record, buf, n, likely_empty, deadline, w);
     bool empty = got > 0 && got != (ssize_t)n && weft__fd_short_means_empty(record);
     if (__builtin_expect(empty != likely_empty, 0)) {
         weft__fd_note_empty(side, empty ? edges : edges - 1);
@@ -203,100 +219,101 @@ static __attribute__((noinline)) ssize_t submit_read(struct weft__fd *record, vo
     return got;
 }
 
-static __attribute__((noinline)) ssize_t submit_write(struct weft__fd *record, void *buf, size_t n,
-                                                      int64_t deadline, struct weft__worker *w)
+INSTANCE ssize_t submit_write(struct weft__fd *record, void *buf, size_t n, int64_t deadline,
+                              struct weft__worker *w)
 {
-    return submit_and_wait(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
+    return submit_and_wait(&writing, record, buf, n, false, deadline, w);
+}
+
+/* --- one buffer ------------------------------------------------------------------------------- */
+
+/* Performs an operation on a descriptor that is not a socket. WEFT__RESUBMIT: as
+ * weft__file_op_run. */
+static ssize_t transfer_plain(const struct direction *d, struct weft__fd *record,
+                              const struct iovec *iov, int count, int64_t deadline)
+{
+    struct weft__call call;
+    weft__op_init(&call.op, record->number, d->plain_op, d->side);
+    call.op.iov = iov;
+    call.op.iov_count = count;
+    return weft__fd_is(record, WEFT__FD_FILE) ? weft__file_op_run(record, &call, deadline, d->kind)
+                                              : weft__call_run_on(record, &call, deadline, d->kind);
+}
+
+/* On a socket, with these flags. */
+static ssize_t transfer_flags(const struct direction *d, struct weft__fd *record, void *buf,
+                              size_t n, int flags, int64_t deadline)
+{
+    struct weft__call call;
+    weft__op_init(&call.op, record->number, d->socket_op, d->side);
+    call.op.flags = flags;
+    call.op.buf = buf;
+    call.op.len = n;
+    return weft__call_run_on(record, &call, deadline, d->kind);
+}
+
+/* Any kind of descriptor, caller and driver. */
+static __attribute__((noinline)) ssize_t transfer_any(const struct direction *d, int fd, void *buf,
+                                                      size_t n, int64_t deadline)
+{
+    struct iovec iov = {.iov_base = buf, .iov_len = n};
+    ssize_t result;
+    do {
+        int err = 0;
+        struct weft__fd *record = weft__fd_use(fd, &err);
+        if (!record) {
+            return err;
+        }
+        result = weft__fd_is(record, WEFT__FD_SOCKET)
+                     ? transfer_flags(d, record, buf, n, 0, deadline)
+                     : transfer_plain(d, record, &iov, 1, deadline);
+    } while (result == WEFT__RESUBMIT);
+    return result;
 }
 
 /* The common case: a socket, in a fiber, with a driver. Returns the record, or NULL; *w: the
  * fiber's worker. */
-static inline __attribute__((always_inline)) struct weft__fd *
-enter_fast_path(int fd, struct weft__worker **w)
+INLINE struct weft__fd *enter_fast_path(int fd, struct weft__worker **w)
 {
     *w = weft__worker_self_inline();
     struct weft__fd *record = weft__fd_find_registered(fd, WEFT__FD_SOCKET);
     return record && *w && (*w)->io_mode != WEFT__IO_MODE_NONE && weft__current(*w) ? record : NULL;
 }
 
-static inline bool completes(const struct weft__worker *w)
+static inline bool has_completions(const struct weft__worker *w)
 {
     return __builtin_expect(w->io_mode == WEFT__IO_MODE_COMPLETION, 0);
 }
 
 /* Sockets are called with flags that prevent blocking and signals, whatever their mode. The entry
  * points keep no stack frame: they only select a path, which they tail-call. */
-__attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
+INLINE ssize_t transfer(const struct direction *d, int fd, void *buf, size_t n, int64_t deadline)
 {
     struct weft__worker *w;
     struct weft__fd *record = enter_fast_path(fd, &w);
     if (__builtin_expect(!record, 0)) {
-        return transfer_any(fd, buf, n, WEFT__SIDE_IN, deadline);
+        return transfer_any(d, fd, buf, n, deadline);
     }
-    if (completes(w)) {
-        return submit_read(record, buf, n, deadline, w);
+    if (has_completions(w)) {
+        return d->submit(record, buf, n, deadline, w);
     }
-    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
-    return weft__fd_is_empty_at(&record->side[WEFT__SIDE_IN], edges)
-               ? wait_to_read(record, buf, n, edges, deadline, w)
-               : try_to_read(record, buf, n, edges, deadline);
+    uint32_t edges = weft__fd_edges(&record->side[d->side]);
+    return weft__fd_is_empty_at(&record->side[d->side], edges)
+               ? d->wait(record, buf, n, edges, deadline, w)
+               : d->try(record, buf, n, edges, deadline);
+}
+
+__attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
+{
+    return transfer(&reading, fd, buf, n, deadline);
 }
 
 __attribute__((noinline)) ssize_t weft_write(int fd, const void *bytes, size_t n, int64_t deadline)
 {
-    void *buf = (void *)(uintptr_t)bytes;
-    struct weft__worker *w;
-    struct weft__fd *record = enter_fast_path(fd, &w);
-    if (__builtin_expect(!record, 0)) {
-        return transfer_any(fd, buf, n, WEFT__SIDE_OUT, deadline);
-    }
-    if (completes(w)) {
-        return submit_write(record, buf, n, deadline, w);
-    }
-    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
-    return weft__fd_is_empty_at(&record->side[WEFT__SIDE_OUT], edges)
-               ? wait_to_write(record, buf, n, edges, deadline, w)
-               : try_to_write(record, buf, n, edges, deadline);
+    return transfer(&writing, fd, (void *)(uintptr_t)bytes, n, deadline);
 }
 
-static ssize_t transfer_vector(int fd, const struct iovec *iov, int count, enum weft__side side,
-                               int64_t deadline)
-{
-    int err = 0;
-    struct weft__call call;
-    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count};
-    struct weft__fd *record = weft__fd_use(fd, &err);
-    if (!record || count < 0 || count > IOV_MAX) {
-        return record ? -EINVAL : err;
-    }
-    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
-        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG,
-                      side);
-        call.op.msg = &msg;
-    } else {
-        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
-        call.op.iov = iov;
-        call.op.iov_count = count;
-        if (weft__fd_is(record, WEFT__FD_FILE)) {
-            ssize_t result = weft__file_op_run(record, &call, deadline,
-                                               side == WEFT__SIDE_IN ? &read_kind : &write_kind);
-            return result == WEFT__RESUBMIT ? transfer_vector(fd, iov, count, side, deadline)
-                                            : result;
-        }
-    }
-    return weft__call_run_on(record, &call, deadline,
-                             side == WEFT__SIDE_IN ? &read_kind : &write_kind);
-}
-
-ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t deadline)
-{
-    return transfer_vector(fd, iov, count, WEFT__SIDE_IN, deadline);
-}
-
-ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t deadline)
-{
-    return transfer_vector(fd, iov, count, WEFT__SIDE_OUT, deadline);
-}
+/* --- all of a buffer -------------------------------------------------------------------------- */
 
 int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline)
 {
@@ -331,7 +348,7 @@ static __attribute__((noinline)) int submit_write_all(struct weft__fd *record, v
                                                       size_t *done, int64_t deadline,
                                                       struct weft__worker *w)
 {
-    ssize_t put = submit_and_wait(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
+    ssize_t put = submit_and_wait(&writing, record, buf, n, false, deadline, w);
     if (__builtin_expect(put != (ssize_t)n, 0)) {
         return write_rest(record->number, buf, n, put, done, deadline);
     }
@@ -348,9 +365,9 @@ static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, vo
     uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
     ssize_t put = 0;
     if (__builtin_expect(!weft__fd_is_empty_at(&record->side[WEFT__SIDE_OUT], edges), 1)) {
-        put = try_transfer(record, buf, n, WEFT__SIDE_OUT);
+        put = try_transfer(&writing, record, buf, n);
         if (__builtin_expect(put != (ssize_t)n, 0)) {
-            note_result(record, WEFT__SIDE_OUT, edges, put, n);
+            note_result(&writing, record, edges, put, n);
             put = put == -EAGAIN ? 0 : put;
         }
     }
@@ -379,40 +396,73 @@ __attribute__((noinline)) int weft_write_all(int fd, const void *bytes, size_t n
     if (__builtin_expect(!record || n == 0, 0)) {
         return write_all_any(fd, buf, n, done, deadline);
     }
-    return completes(w) ? submit_write_all(record, buf, n, done, deadline, w)
-                        : write_all_ready(record, buf, n, done, deadline);
+    return has_completions(w) ? submit_write_all(record, buf, n, done, deadline, w)
+                              : write_all_ready(record, buf, n, done, deadline);
 }
 
 /* --- with flags ------------------------------------------------------------------------------- */
 
-static ssize_t transfer_flags(int flags, int fd, void *buf, size_t n, enum weft__side side,
-                              int64_t deadline)
+static ssize_t transfer_socket(const struct direction *d, int fd, void *buf, size_t n, int flags,
+                               int64_t deadline)
 {
     int err = 0;
-    struct weft__call call;
     struct weft__fd *record = weft__fd_use(fd, &err);
     if (!record || !weft__fd_is(record, WEFT__FD_SOCKET)) {
         return record ? -ENOTSOCK : err;
     }
-    bool in = side == WEFT__SIDE_IN;
-    weft__op_init(&call.op, fd, in ? WEFT__OP_RECV : WEFT__OP_SEND, side);
-    call.op.flags = flags;
-    call.op.buf = buf;
-    call.op.len = n;
-    return weft__call_run_on(record, &call, deadline, in ? &read_kind : &write_kind);
+    return transfer_flags(d, record, buf, n, flags, deadline);
 }
 
 ssize_t weft_recv(int fd, void *buf, size_t n, int flags, int64_t deadline)
 {
     return flags & ~WEFT__RECV_FLAGS ? -EINVAL
-                                     : transfer_flags(flags, fd, buf, n, WEFT__SIDE_IN, deadline);
+                                     : transfer_socket(&reading, fd, buf, n, flags, deadline);
 }
 
 ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline)
 {
     return flags & ~WEFT__SEND_FLAGS
                ? -EINVAL
-               : transfer_flags(flags, fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
+               : transfer_socket(&writing, fd, (void *)(uintptr_t)buf, n, flags, deadline);
+}
+
+/* --- vectors ---------------------------------------------------------------------------------- */
+
+static ssize_t transfer_message(const struct direction *d, struct weft__fd *record,
+                                const struct iovec *iov, int count, int64_t deadline)
+{
+    struct weft__call call;
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count};
+    weft__op_init(&call.op, record->number, d->message_op, d->side);
+    call.op.msg = &msg;
+    return weft__call_run_on(record, &call, deadline, d->kind);
+}
+
+static ssize_t transfer_vector(const struct direction *d, int fd, const struct iovec *iov,
+                               int count, int64_t deadline)
+{
+    ssize_t result;
+    do {
+        int err = 0;
+        struct weft__fd *record = weft__fd_use(fd, &err);
+        if (!record || count < 0 || count > IOV_MAX) {
+            return record ? -EINVAL : err;
+        }
+        result = weft__fd_is(record, WEFT__FD_SOCKET)
+                     ? transfer_message(d, record, iov, count, deadline)
+                     : transfer_plain(d, record, iov, count, deadline);
+    } while (result == WEFT__RESUBMIT);
+    return result;
+}
+
+ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t deadline)
+{
+    return transfer_vector(&reading, fd, iov, count, deadline);
+}
+
+ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t deadline)
+{
+    return transfer_vector(&writing, fd, iov, count, deadline);
 }
 
 /* --- readiness -------------------------------------------------------------------------------- */
