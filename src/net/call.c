@@ -135,13 +135,12 @@ static void await_completion(struct weft__call *call, const struct weft__wait_ki
 {
     const unsigned how =
         WEFT__WAIT_OBJECT | WEFT__WAIT_EXTERNAL | WEFT__WAIT_SHIELDED | WEFT__WAIT_UNABORTABLE;
-    struct weft__task *task = weft__io_waiter_task(call->op.wait.waiter);
-    uint64_t ticket = weft__task_arm(task, how);
-    bool waits = weft__op_state_wait(&call->op.wait, ticket);
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, how);
+    bool waits = weft__op_state_wait(&call->op.wait, waiter.ticket);
     enum weft__reason reason =
-        waits ? weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
-                                        (uint64_t)(unsigned)call->op.fd)
-              : weft__task_disarm(task);
+        waits ? weft__waiter_park(&waiter, WEFT_FOREVER, kind, (uint64_t)(unsigned)call->op.fd)
+              : weft__waiter_disarm(&waiter);
     WEFT__ASSERT(reason == (waits ? WEFT__REASON_DONE : WEFT__REASON_NONE));
 }
 

@@ -43,7 +43,7 @@ int weft_fiber_park(int64_t deadline)
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
             bool known;
             enum weft__reason reason =
-                weft__waiter_park_last(&waiter, deadline, &park_kind, 0, &known);
+                weft__waiter_park_and_return(&waiter, deadline, &park_kind, 0, &known);
             int status = status_of(reason);
             return known ? status : weft__context_return(status);
         }

@@ -252,13 +252,13 @@ WEFT__HOT struct weft__worker *weft__suspend_inline(struct weft__worker *w, enum
     return weft__leave(w, next ? next : weft__pick(w, false), post);
 }
 
-/* weft__waiter_park_armed with the switch inlined. */
+/* weft__waiter_park with the switch inlined, for a fiber that has armed its task itself. */
 WEFT__MUST_USE WEFT__HOT enum weft__reason
 weft__waiter_park_inline(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
                          int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
 {
     if (!weft__waiter_is_plain(task, deadline)) {
-        return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
+        return weft__waiter_park_until(task, ticket, w, deadline, kind, on);
     }
     struct weft__wait_note note = {.kind = kind, .on = on, .since = w->now};
     task->note = &note;

@@ -224,8 +224,8 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
 }
 
 /* Workers measure the waits of fibers: weft__worker_suspend. */
-static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline,
-                                     const struct weft__wait_kind *kind, uint64_t on)
+enum weft__reason weft__waiter_park_thread(struct weft__waiter *waiter, int64_t deadline,
+                                           const struct weft__wait_kind *kind, uint64_t on)
 {
     weft__deadline_check(deadline);
     int64_t began = weft__perf_is_on(WEFT_PERF_ACQUIRE) ? weft__clock_ns() : 0;
@@ -286,18 +286,19 @@ void weft__waiter_check_flags(struct weft__task *task)
 
 /* With a deadline: the node is in the wheel of the worker on which the wait began, and returns to
  * the free list of the worker on which it ends. */
-static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
+static void suspend_until(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
+                          int64_t deadline)
 {
     if (deadline == WEFT_FOREVER) {
-        weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+        weft__worker_suspend(w, WEFT__POST_PARK);
         return;
     }
-    struct weft__wheel *wheel = &waiter->worker->wheel;
-    struct weft__deadline here, *taken = weft__deadline_take(&waiter->worker->deadlines);
+    struct weft__wheel *wheel = &w->wheel;
+    struct weft__deadline here, *taken = weft__deadline_take(&w->deadlines);
     struct weft__deadline *node = taken ? taken : &here;
-    weft__deadline_begin(node, wheel, waiter->task, waiter->ticket, deadline);
-    weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
-    if (weft__task_reason(waiter->task) != WEFT__REASON_TIMEOUT) {
+    weft__deadline_begin(node, wheel, task, ticket, deadline);
+    weft__worker_suspend(w, WEFT__POST_PARK);
+    if (weft__task_reason(task) != WEFT__REASON_TIMEOUT) {
         weft__wheel_cancel(wheel, &node->timer);
     }
     if (taken) {
@@ -347,39 +348,28 @@ static void fire_own(struct weft__task *task, uint64_t ticket, enum weft__reason
     (void)fire;
 }
 
-enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
-                                        const struct weft__wait_kind *kind, uint64_t on)
+enum weft__reason weft__waiter_park_until(struct weft__task *task, uint64_t ticket,
+                                          struct weft__worker *w, int64_t deadline,
+                                          const struct weft__wait_kind *kind, uint64_t on)
 {
-    struct weft__task *task = waiter->task;
-    if (!task) {
-        return park_thread(waiter, deadline, kind, on);
-    }
     weft__deadline_check(deadline);
     if (deadline != 0) {
         weft__waiter_check_flags(task); /* otherwise the call only tries */
     }
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
-        fire_own(task, waiter->ticket, WEFT__REASON_TIMEOUT);
+        fire_own(task, ticket, WEFT__REASON_TIMEOUT);
     }
-    struct weft__wait_note note = {.kind = kind, .on = on, .since = waiter->worker->now};
+    struct weft__wait_note note = {.kind = kind, .on = on, .since = w->now};
     enum weft__reason reason;
     if (weft__task_is_fired(task)) {
         reason = weft__task_disarm(task);
     } else {
         task->note = &note;
-        suspend_until(waiter, deadline);
+        suspend_until(task, ticket, w, deadline);
         reason = weft__task_reason(task);
     }
     weft__waiter_record_end(task, &note, reason);
     return reason;
-}
-
-enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
-                                         struct weft__worker *w, int64_t deadline,
-                                         const struct weft__wait_kind *kind, uint64_t on)
-{
-    struct weft__waiter waiter = {.task = task, .ticket = ticket, .worker = w};
-    return weft__waiter_park_any(&waiter, deadline, kind, on);
 }
 
 int weft__reason_errno(enum weft__reason reason)

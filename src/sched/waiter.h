@@ -229,17 +229,17 @@ static inline void weft__node_notify(struct weft__node *node, int status, struct
     (void)told;
 }
 
-/* The general case; weft__waiter_park is the fast path. */
-WEFT__MUST_USE enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter,
-                                                       int64_t deadline,
-                                                       const struct weft__wait_kind *kind,
-                                                       uint64_t on);
-/* Same, for a fiber that has armed its task itself. Not inlined into its caller, whose frame is
- * what a wait without a deadline keeps. */
-WEFT__MUST_USE enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
-                                                        struct weft__worker *w, int64_t deadline,
-                                                        const struct weft__wait_kind *kind,
-                                                        uint64_t on);
+/* The two cases of weft__waiter_park that are not inlined into its caller, whose frame is what a
+ * wait without a deadline keeps. A plain thread, or a worker's thread that keeps running its loop: */
+WEFT__MUST_USE enum weft__reason weft__waiter_park_thread(struct weft__waiter *waiter,
+                                                          int64_t deadline,
+                                                          const struct weft__wait_kind *kind,
+                                                          uint64_t on);
+/* and a fiber that has a deadline, or that a cancel or an interrupt has reached already. */
+WEFT__MUST_USE enum weft__reason weft__waiter_park_until(struct weft__task *task, uint64_t ticket,
+                                                         struct weft__worker *w, int64_t deadline,
+                                                         const struct weft__wait_kind *kind,
+                                                         uint64_t on);
 /* Describes, with its name, what a wait was on that a cancel or an interrupt ends. Called before
  * the nodes are unlinked, because the object may be freed after that. */
 struct weft__ended weft__ended_describe(const struct weft__wait_kind *kind, uint64_t on,
@@ -269,27 +269,31 @@ static inline enum weft__reason weft__waiter_after_park(struct weft__task *task,
     return reason;
 }
 
-/* *w: the worker before the switch, and after it. Of the caller's state only the note is kept
- * across the switch. */
-WEFT__MUST_USE static inline enum weft__reason
-weft__waiter_park_plain(struct weft__task *task, struct weft__worker **w,
-                        const struct weft__wait_kind *kind, uint64_t on)
+/* The body of the next two functions. Of the caller's state only the note is kept across the
+ * switch. */
+WEFT__MUST_USE static inline __attribute__((always_inline)) enum weft__reason
+weft__waiter_park_and(struct weft__waiter *waiter, int64_t deadline,
+                      const struct weft__wait_kind *kind, uint64_t on, bool returns, bool *known)
 {
-    struct weft__wait_note note = {.kind = kind, .on = on, .since = (*w)->now};
-    task->note = &note;
-    *w = weft__worker_suspend(*w, WEFT__POST_PARK);
-    return weft__waiter_after_park(weft__current(*w), &note);
-}
-
-/* For a fiber that has armed its task itself: parks until the wait ends and returns why. */
-WEFT__MUST_USE static inline enum weft__reason
-weft__waiter_park_armed(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
-                        int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
-{
-    if (!weft__waiter_is_plain(task, deadline)) {
-        return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
+    struct weft__task *task = waiter->task;
+    *known = true;
+    if (__builtin_expect(!task, 0)) {
+        return weft__waiter_park_thread(waiter, deadline, kind, on);
     }
-    return weft__waiter_park_plain(task, &w, kind, on);
+    struct weft__worker *w = waiter->worker;
+    if (!weft__waiter_is_plain(task, deadline)) {
+        return weft__waiter_park_until(task, waiter->ticket, w, deadline, kind, on);
+    }
+    struct weft__wait_note note = {.kind = kind, .on = on, .since = w->now};
+    task->note = &note;
+    if (returns) {
+        w->return_hint = __builtin_return_address(0);
+    }
+    w = weft__worker_suspend(w, WEFT__POST_PARK);
+    if (returns) {
+        *known = w->return_hint == __builtin_return_address(0);
+    }
+    return weft__waiter_after_park(weft__current(w), &note);
 }
 
 /* Parks until the wait ends and returns why. `kind` and `on` are for inspection. */
@@ -298,29 +302,18 @@ WEFT__MUST_USE static inline enum weft__reason weft__waiter_park(struct weft__wa
                                                                  const struct weft__wait_kind *kind,
                                                                  uint64_t on)
 {
-    struct weft__task *task = waiter->task;
-    return __builtin_expect(!task, 0) || !weft__waiter_is_plain(task, deadline)
-               ? weft__waiter_park_any(waiter, deadline, kind, on)
-               : weft__waiter_park_plain(task, &waiter->worker, kind, on);
+    bool known;
+    return weft__waiter_park_and(waiter, deadline, kind, on, false, &known);
 }
 
 /* Same, for a function that only returns after the wait. *known: whether its return address equals
  * that of the fiber that was switched away from (the return hint). If not, the function returns by
  * weft__context_return. */
 WEFT__MUST_USE static inline __attribute__((always_inline)) enum weft__reason
-weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
-                       const struct weft__wait_kind *kind, uint64_t on, bool *known)
+weft__waiter_park_and_return(struct weft__waiter *waiter, int64_t deadline,
+                             const struct weft__wait_kind *kind, uint64_t on, bool *known)
 {
-    struct weft__task *task = waiter->task;
-    *known = true;
-    if (__builtin_expect(!task, 0) || !weft__waiter_is_plain(task, deadline)) {
-        return weft__waiter_park_any(waiter, deadline, kind, on);
-    }
-    struct weft__worker *w = waiter->worker;
-    w->return_hint = __builtin_return_address(0);
-    enum weft__reason reason = weft__waiter_park_plain(task, &w, kind, on);
-    *known = w->return_hint == __builtin_return_address(0);
-    return reason;
+    return weft__waiter_park_and(waiter, deadline, kind, on, true, known);
 }
 
 /* For an armed wait: ends it if there is a cancel or an interrupt already, to avoid the switch.

@@ -154,8 +154,8 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
     unlock_both(c, buffered);
     bool known;
     enum weft__reason reason =
-        weft__waiter_park_last(&waiter, deadline, to_send ? &send_kind : &recv_kind,
-                               (uint64_t)(uintptr_t)&c->source, &known);
+        weft__waiter_park_and_return(&waiter, deadline, to_send ? &send_kind : &recv_kind,
+                                     (uint64_t)(uintptr_t)&c->source, &known);
     if (__builtin_expect(weft__reason_is_done(reason), 1)) {
         return known ? node.status : weft__context_return(node.status);
     }
