@@ -297,7 +297,7 @@ void weft__admission_admit_waiters(weft_pid to)
     weft__lock(&wait_bucket->lock);
     admit_locked(actor, wait_bucket, to, drops, &deferred);
     weft__unlock(&wait_bucket->lock);
-    weft__place_many(&deferred.ready);
+    weft__place_all(&deferred.ready, WEFT__BACK);
     if (deferred.pushed) {
         weft__actor_wake(actor, to, false);
     }
@@ -352,7 +352,7 @@ static void reject_waiters(uint64_t id)
         }
     }
     weft__unlock(&wait_bucket->lock);
-    weft__place_many(&deferred.ready);
+    weft__place_all(&deferred.ready, WEFT__BACK);
     for (sender = deferred.sends; sender; sender = sender->next) {
         weft__envelope_address(sender->envelope, sender->to);
         weft__envelope_discard(sender->envelope, (uint32_t)id);

@@ -41,7 +41,7 @@ static inline void wake(weft_actor *actor, uint32_t slot, bool system)
     }
     if (weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE) ==
         WEFT__FIRE_ENQUEUE) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
 }
 

@@ -391,7 +391,7 @@ static void drop_all(weft_pid self)
         }
     }
     weft__unlock(&bucket->lock);
-    weft__place_many(&ready);
+    weft__place_all(&ready, WEFT__BACK);
     discard_all(envelopes);
     while (freeable) {
         next = freeable->next;

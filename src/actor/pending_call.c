@@ -211,7 +211,7 @@ settle_call(uint64_t ref, int error, weft_buf *buf, uint64_t callee, enum end_ca
         delivered = true;
     }
     weft__unlock(&bucket->lock);
-    weft__place_many(&ready);
+    weft__place_all(&ready, WEFT__BACK);
     if (freeable) {
         weft__pending_entry_free(entry);
     }
@@ -248,7 +248,7 @@ static void end_waits(struct weft__pending_bucket *bucket, uint64_t callee,
         }
     }
     weft__unlock(&bucket->lock);
-    weft__place_many(&ready);
+    weft__place_all(&ready, WEFT__BACK);
 }
 
 #define REFS 64u

@@ -215,7 +215,7 @@ static void wake_joiner(weft_actor *actor, struct weft__relation *relation, stru
         end->joined = true;
     }
     weft__unlock(&actor->lock);
-    weft__place_many(&ready);
+    weft__place_all(&ready, WEFT__BACK);
 }
 
 static void move_to_list(struct weft__relation **at, struct weft__relation *relation)

@@ -22,7 +22,7 @@ static void drained(struct weft__fd_closer *base)
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__waiter_fire(&((struct closer *)(void *)base)->waiter, WEFT__REASON_DONE, &ready);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 /* True: done, without waiting. */

@@ -178,7 +178,7 @@ static void release_place(weft_connpool *pool)
     }
     pool->count -= !passed;
     weft__source_unlock(&pool->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 static int open_connection(weft_connpool *pool, int64_t deadline)
@@ -262,7 +262,7 @@ static void release_connection(weft_connpool *pool, int fd)
     }
     int64_t at = next_retirement_locked(pool);
     weft__source_unlock(&pool->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     if (tick) {
         weft_timer_set(&pool->timer, at);
     }

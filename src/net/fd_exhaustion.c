@@ -117,5 +117,5 @@ void weft__fd_exhaustion_notify(void)
            !weft__node_fire(node, NULL, 0, &ready)) {
     }
     weft__unlock(&exhaustion.lock);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }

@@ -68,7 +68,7 @@ static void snapshot_held(const struct weft__snapshot_context *context, struct w
         weft__stack_sample_copy_held(context->stack_sample, task);
     }
     if (weft__task_unhold(task)) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
     if (unwinds) {
         out->frames = weft__stack_sample_unwind(context->stack_sample, context->unwind_cache,
@@ -147,7 +147,7 @@ static void name_of(weft_fiber fiber, char *name, size_t size)
     }
     weft__ident_unlock(task, ident);
     if (ready) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
 }
 

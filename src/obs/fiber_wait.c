@@ -90,7 +90,7 @@ bool weft__fiber_wait_read(weft_fiber fiber, struct weft__fiber_wait *out)
     }
     weft__ident_unlock(task, ident);
     if (ready) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
     return waits;
 }

@@ -151,7 +151,7 @@ void weft_fiber_each(weft_pool *pool, bool (*visit)(const struct weft_fiber_info
         bool woken = ours && fiber_snapshot_locked(task, ident, now, &info);
         weft__ident_unlock(task, ident);
         if (woken) {
-            weft__place(task);
+            weft__place(task, WEFT__BACK);
         }
         if (ours && !visit(&info, arg)) {
             return;

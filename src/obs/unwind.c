@@ -372,7 +372,7 @@ int weft__unwind_waiting(struct weft__task *task, void **pcs, int max)
     if (!weft__task_is_stackless(task) && weft__task_hold(task)) {
         weft__stack_sample_copy_held(stack_sample, task);
         if (weft__task_unhold(task)) {
-            weft__place(task);
+            weft__place(task, WEFT__BACK);
         }
         n = weft__stack_sample_unwind(stack_sample, NULL, pcs, max);
     }

@@ -41,7 +41,7 @@ static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason,
         if (ready) {
             weft__chain_push(ready, &task->link);
         } else {
-            weft__place(task);
+            weft__place(task, WEFT__BACK);
         }
     }
     return 0;

@@ -575,7 +575,7 @@ int weft_fiber_discard(weft_fiber fiber)
     weft__chain_init(&ready);
     fire_joiners_locked(task, -ECANCELED, &ready); /* it will never end */
     unmake(spawner, task);
-    weft__place_many(&ready);
+    weft__place_all(&ready, WEFT__BACK);
     return 0;
 }
 
@@ -606,9 +606,7 @@ publish_result(struct weft__worker *w, struct weft__task *self, int status)
         weft__count(&w->counters.unjoined, 1);
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
-    if (ready.head) {
-        weft__place_many(&ready); /* in a dispatcher, after the ready fibers */
-    }
+    weft__place_all(&ready, WEFT__BACK);
 }
 
 /* Does not notify a stop of the last fiber: its worker checks when it runs out of work. Release: a

@@ -35,7 +35,7 @@ static void fire(struct weft__worker *w, const struct weft__deadline *node)
     if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
         weft__stackless_prefetch(task);
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
-        weft__group_sched_wake(w->group_sched, task, false);
+        weft__group_sched_wake(w->group_sched, task, WEFT__BACK);
     }
 }
 

@@ -40,9 +40,10 @@ const char *weft__group_name_locked(const struct weft__task *task)
 
 /* --- queues ------------------------------------------------------------------------- */
 
-void weft__group_sched_wake(struct weft__group_sched *r, struct weft__task *task, bool front)
+void weft__group_sched_wake(struct weft__group_sched *r, struct weft__task *task,
+                            enum weft__queue_end end)
 {
-    weft__group_sched_wake_in(r, weft__group_sched_queues(r, task), task, front);
+    weft__group_sched_wake_in(r, weft__group_sched_queues(r, task), task, end);
 }
 
 void weft__group_sched_wake_all(struct weft__group_sched *r, struct weft__chain *tasks)
@@ -56,7 +57,7 @@ void weft__group_sched_wake_all(struct weft__group_sched *r, struct weft__chain 
     }
     while (reversed) {
         struct weft__link *next = reversed->next;
-        weft__group_sched_wake(r, weft__task_of(reversed), true);
+        weft__group_sched_wake(r, weft__task_of(reversed), WEFT__FRONT);
         reversed = next;
     }
     weft__chain_init(tasks);
@@ -167,7 +168,7 @@ static __attribute__((noinline)) void settle(struct weft__group_queues *queues,
                                              struct weft__task *task)
 {
     if (__builtin_expect(!weft__waiter_settle(task), 0)) {
-        weft__group_sched_wake_in(queues->rounds, queues, task, false);
+        weft__group_sched_wake_in(queues->rounds, queues, task, WEFT__BACK);
     }
 }
 
@@ -286,7 +287,7 @@ static void accept_handoffs(struct weft__group_sched *r, struct weft__link *item
             weft__group_sched_start(r, task);
             weft__intake_arrive(&queues->intake);
         } else {
-            weft__group_sched_wake(r, task, false);
+            weft__group_sched_wake(r, task, WEFT__BACK);
         }
         items = next;
     }

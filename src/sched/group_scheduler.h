@@ -207,11 +207,11 @@ static inline bool weft__group_sched_charge(const struct weft__group_sched *r,
 /* A fiber of this group has become ready, on the worker's thread. */
 static inline void weft__group_sched_wake_in(struct weft__group_sched *r,
                                              struct weft__group_queues *queues,
-                                             struct weft__task *task, bool front)
+                                             struct weft__task *task, enum weft__queue_end end)
 {
     bool now = __builtin_expect(weft__group_sched_charge(r, task), 1);
     queues->queued++;
-    if (front) {
+    if (end == WEFT__FRONT) {
         weft__task_list_push_front(now ? &queues->ready : &queues->next_front, &task->link);
     } else {
         weft__task_list_push(now ? &queues->ready : &queues->next_back, &task->link);
@@ -220,7 +220,8 @@ static inline void weft__group_sched_wake_in(struct weft__group_sched *r,
 }
 
 /* Same, for the task's own group. */
-void weft__group_sched_wake(struct weft__group_sched *rounds, struct weft__task *task, bool front);
+void weft__group_sched_wake(struct weft__group_sched *rounds, struct weft__task *task,
+                            enum weft__queue_end end);
 /* Same for a chain of tasks, to the front in their order. */
 void weft__group_sched_wake_all(struct weft__group_sched *rounds, struct weft__chain *tasks);
 /* Moves the running fiber to the back of the queue. */

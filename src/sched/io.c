@@ -109,7 +109,7 @@ void weft__io_batch_init(struct weft__io_batch *batch)
 void weft__io_batch_place(struct weft__io_batch *batch)
 {
     consume_batch(&batch->done);
-    weft__place_chain(&batch->ready);
+    weft__place_all(&batch->ready, WEFT__FRONT);
 }
 
 /* For a loop, which has found fibers that wait for one of its descriptors. */
@@ -118,7 +118,7 @@ static void consume_foreign(struct weft__io_done *done)
     struct weft__chain ready;
     weft__chain_init(&ready);
     fire_wakes(done, &ready);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 static __attribute__((constructor)) void register_waker(void)
@@ -207,7 +207,7 @@ static void place_ready(struct weft__worker *w, const struct weft__chain *ready)
         struct weft__task *task = weft__task_of(link);
         next = link->next;
         if (__builtin_expect(task->home != w->pool || task->pin >= 0, 0)) {
-            weft__place(task);
+            weft__place(task, WEFT__BACK);
         } else if (__builtin_expect(set < room, 1)) {
             weft__ring_set_local(&w->ring, set++, link);
         } else {

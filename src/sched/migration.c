@@ -184,7 +184,7 @@ static int send_parked(weft_fiber fiber, const weft_pool *home, weft_pool *pool,
     }
     weft__ident_unlock(task, ident);
     if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
     return err;
 }

@@ -75,7 +75,7 @@ int weft_fiber_unpark(weft_fiber fiber)
     }
     weft__ident_unlock(task, ident);
     if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
     return 0;
 }

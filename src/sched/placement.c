@@ -71,15 +71,15 @@ static __attribute__((noinline)) int place_elsewhere(struct weft__worker *w,
     return 0;
 }
 
-static inline __attribute__((always_inline)) int place(struct weft__task *task, bool front)
+__attribute__((noinline)) int weft__place(struct weft__task *task, enum weft__queue_end end)
 {
-    struct weft__worker *w = weft__worker_self();
+    struct weft__worker *w = weft__worker_self_inline();
     if (w) {
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
     if (!w || w->pool != task->home || task->pin >= 0) {
         if (w && w->group_sched && w->pool == task->home) {
-            weft__group_sched_wake(w->group_sched, task, front);
+            weft__group_sched_wake(w->group_sched, task, end);
             return 0;
         }
         return place_elsewhere(w, task);
@@ -89,50 +89,38 @@ static inline __attribute__((always_inline)) int place(struct weft__task *task, 
     return __builtin_expect(before != NULL, 0) ? place_elsewhere(w, before) : 0;
 }
 
-void weft__place(struct weft__task *task)
+/* Removes the tasks of this worker's dispatcher from the chain. */
+static void take_ours(struct weft__worker *w, struct weft__chain *tasks, struct weft__chain *ours)
 {
-    place(task, false);
-}
-
-int weft__place_front(struct weft__task *task)
-{
-    return place(task, true);
-}
-
-void weft__place_many(struct weft__chain *tasks)
-{
-    struct weft__link *link = tasks->head;
-    while (link) {
-        struct weft__link *next = link->next;
-        place(weft__task_of(link), false);
-        link = next;
-    }
+    struct weft__link *link = tasks->head, *next;
     weft__chain_init(tasks);
-}
-
-void weft__place_many_front(struct weft__chain *tasks)
-{
-    struct weft__worker *w = weft__worker_self();
-    struct weft__chain ours;
-    if (!w || !w->group_sched) {
-        weft__place_many(tasks);
-        return;
-    }
-    weft__chain_init(&ours);
-    struct weft__link *link = tasks->head;
-    while (link) {
-        struct weft__link *next = link->next;
+    weft__chain_init(ours);
+    for (; link; link = next) {
+        next = link->next;
         struct weft__task *task = weft__task_of(link);
         if (task->home == w->pool) {
             WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
-            weft__chain_push(&ours, link);
+            weft__chain_push(ours, link);
         } else {
-            place(task, false);
+            weft__chain_push(tasks, link);
         }
-        link = next;
     }
+}
+
+void weft__place_many(struct weft__chain *tasks, enum weft__queue_end end)
+{
+    struct weft__worker *w = weft__worker_self();
+    if (end == WEFT__FRONT && w && w->group_sched) {
+        struct weft__chain ours;
+        take_ours(w, tasks, &ours);
+        weft__group_sched_wake_all(w->group_sched, &ours); /* in their order */
+    }
+    struct weft__link *link = tasks->head, *next;
     weft__chain_init(tasks);
-    weft__group_sched_wake_all(w->group_sched, &ours);
+    for (; link; link = next) {
+        next = link->next;
+        weft__place(weft__task_of(link), end);
+    }
 }
 
 void weft__place_fresh(struct weft__worker *w, struct weft__task *task)

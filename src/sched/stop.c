@@ -44,7 +44,7 @@ void weft__pool_check_drained(weft_pool *pool)
         node = next;
     }
     weft__unlock(&pool->lock);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 static void unlink_stopper(weft_pool *pool, struct weft__node *node)

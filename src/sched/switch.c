@@ -136,7 +136,7 @@ void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool y
     } else if (yielded) {
         weft__group_sched_yield(w->group_sched, task);
     } else {
-        weft__group_sched_wake(w->group_sched, task, false);
+        weft__group_sched_wake(w->group_sched, task, WEFT__BACK);
     }
 }
 

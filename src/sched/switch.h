@@ -162,7 +162,7 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
         weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
     } else if (post == WEFT__POST_MIGRATE) {
         weft__task_requeue(task);
-        weft__place(task);
+        weft__place(task, WEFT__BACK);
     }
     w->post = WEFT__POST_NONE;
     weft__san_destroy(&w->ended_san);

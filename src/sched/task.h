@@ -97,6 +97,13 @@ enum weft__reason {
     WEFT__REASON_DONE, /* the awaited event happened; of several events, DONE + index */
 };
 
+/* The end of its group's ready tasks at which a dispatcher queues a task. What an object wakes goes
+ * to the front, all else to the back. A pool's order does not depend on it. */
+enum weft__queue_end {
+    WEFT__BACK,
+    WEFT__FRONT,
+};
+
 /* What can end a wait. Stored in the reason bits until the wait ends. */
 enum weft__wait {
     WEFT__WAIT_OBJECT,          /* the holder of the ticket */

@@ -106,7 +106,7 @@ static void finish(struct weft__user_timer *a, const struct weft__user_timer_run
         weft__node_notify(node, 0, &ready);
     }
     weft__latch_unlock(&home->wheel.lock);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     if (earlier) {
         notify_home_worker(home);
     }

@@ -188,7 +188,7 @@ WEFT__MUST_USE static inline bool weft__waiter_fire_one(struct weft__waiter *wai
     return fire != WEFT__FIRE_LOST;
 }
 
-/* Same; a fiber to be queued is added to `ready`, for weft__place_chain once no source is
+/* Same; a fiber to be queued is added to `ready`, for weft__place_all once no source is
  * locked. */
 static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
                                      struct weft__chain *ready)

@@ -245,7 +245,7 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
         w->fired += (uint32_t)fired;
         weft__group_deadline_fire(wheel, &firing);
         prefetch_stacks(&firing.ready);
-        weft__place_many(&firing.ready);
+        weft__place_all(&firing.ready, WEFT__BACK);
         if (!firing.run.user_timer) {
             break;
         }
@@ -357,7 +357,8 @@ static struct weft__task *tick(struct weft__worker *w)
     struct weft__task *now = take_global(w, GLOBAL_BATCH);
     struct weft__task *fresh = weft__worker_take_oldest(w);
     if (now && fresh) {
-        weft__place(fresh); /* into the next slot: it runs next, and can still be stolen */
+        weft__place(fresh,
+                    WEFT__BACK); /* into the next slot: it runs next, and can still be stolen */
     } else if (fresh) {
         now = fresh;
     }

@@ -323,8 +323,9 @@ static inline struct weft__small_cache *weft__small_self(void)
     return w ? &w->small : NULL;
 }
 
-/* Inline form of weft__worker_self, for the entry of a public call: a function that is not inlined,
- * that reads the worker only once, and that suspends only in functions it calls. */
+/* Inline form of weft__worker_self, for the entry of a public call and for weft__place: a function
+ * that is not inlined, that reads the worker only once, and that suspends only in functions it
+ * calls. */
 #ifdef WEFT_EXPLORE
 #define weft__worker_self_inline weft__worker_self
 #else
@@ -391,22 +392,19 @@ static inline void weft__worker_count_turns(struct weft__worker *w)
 /* --- where a ready task is queued ------------------------------------------- */
 
 /* Queues a task that has become READY at its home, and wakes a worker for it if necessary. Any
- * thread. In a dispatcher the task goes to the back of the ready tasks; with `front` before them,
- * and the result is 0, so that a call can end with a tail call of it. */
-void weft__place(struct weft__task *task);
-int weft__place_front(struct weft__task *task);
-void weft__place_many(struct weft__chain *tasks);
-void weft__place_many_front(struct weft__chain *tasks);
-/* Queues what a source has fired, mostly no task or one; empties the chain. In a dispatcher, at the
- * front. */
-static inline void weft__place_chain(struct weft__chain *tasks)
+ * thread. Returns 0, so that a call can end with a tail call of it. */
+int weft__place(struct weft__task *task, enum weft__queue_end end);
+/* The case of weft__place_all that is not inlined: several tasks. */
+void weft__place_many(struct weft__chain *tasks, enum weft__queue_end end);
+/* Queues what was fired, mostly no task or one; empties the chain. */
+static inline void weft__place_all(struct weft__chain *tasks, enum weft__queue_end end)
 {
     struct weft__link *first = tasks->head;
     if (first && !first->next) {
         weft__chain_init(tasks);
-        weft__place_front(weft__task_of(first));
+        weft__place(weft__task_of(first), end);
     } else if (first) {
-        weft__place_many_front(tasks);
+        weft__place_many(tasks, end);
     }
 }
 /* Queues a FRESH task. w: the worker of the spawning fiber if it belongs to the task's home pool;

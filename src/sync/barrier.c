@@ -46,7 +46,7 @@ int weft_barrier_wait(weft_barrier *barrier, int64_t deadline)
     weft__source_lock(&b->source);
     if (!arrive_locked(b, &node, &ready)) {
         weft__source_unlock(&b->source);
-        weft__place_chain(&ready);
+        weft__place_all(&ready, WEFT__FRONT);
         return 1;
     }
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
@@ -67,7 +67,7 @@ bool weft__barrier_arm(struct weft__barrier *b, struct weft__node *node)
     weft__source_lock(&b->source);
     bool wait = arrive_locked(b, node, &ready);
     weft__source_unlock(&b->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return wait;
 }
 

@@ -163,7 +163,7 @@ static void *thread_main(void *arg)
         weft__source_fire_all(&pool->jobs.source.waiters, 0, &ready);
     }
     weft__source_unlock(&pool->jobs.source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     pool_unref(pool);
     weft__wake_source_unignore_thread();
     return NULL;
@@ -210,7 +210,7 @@ static void start_failed(weft_blocking_pool *pool)
         }
     }
     weft__source_unlock(&pool->jobs.source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 /* --- create, stop, destroy ------------------------------------------------------------------ */
@@ -334,7 +334,7 @@ int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
         weft__jobs_drop_all_locked(&pool->jobs, -ESHUTDOWN, &ready);
         err = pool->threads ? -EBUSY : 0;
         weft__source_unlock(&pool->jobs.source);
-        weft__place_chain(&ready);
+        weft__place_all(&ready, WEFT__FRONT);
     }
     return err;
 }

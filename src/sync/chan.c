@@ -78,7 +78,7 @@ void weft_chan_close(weft_chan *c)
     weft__source_fire_all(&c->source.waiters, -EPIPE, &ready);
     weft__source_fire_all(&c->senders, -EPIPE, &ready);
     unlock_both(c, is_buffered(c));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 bool weft_chan_is_closed(const weft_chan *c)
@@ -195,7 +195,7 @@ HOT int send_or_wait(weft_chan *c, const void *item, int64_t deadline, bool buff
         return wait_either(c, (void *)(uintptr_t)item, deadline, true, buffered);
     }
     unlock_both(c, buffered);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return status;
 }
 
@@ -208,7 +208,7 @@ HOT int recv_or_wait(weft_chan *c, void *item, int64_t deadline, bool buffered)
         return wait_either(c, item, deadline, false, buffered);
     }
     unlock_both(c, buffered);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return status;
 }
 
@@ -233,7 +233,7 @@ static __attribute__((noinline)) int send_locked_once(weft_chan *c, const void *
     weft__chain_init(&ready);
     int status = send_locked(c, item, &ready, true);
     unlock_senders(c);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return status == -EAGAIN ? send_when_full(c, item, deadline) : status;
 }
 
@@ -318,7 +318,7 @@ static __attribute__((noinline)) int send_unbuffered(weft_chan *c, const void *i
     memcpy(node->item, item, WORD);
     weft__waitlist_remove_first(&c->source.waiters, node);
     weft__latch_unlock(&c->send_latch);
-    return weft__place_front(task);
+    return weft__place(task, WEFT__FRONT);
 }
 
 static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, int64_t deadline)
@@ -338,7 +338,7 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
     weft__waitlist_remove_first(&c->senders, node);
     atomic_store_explicit(&c->has_sender, c->senders.first != NULL, memory_order_relaxed);
     weft__latch_unlock(&c->send_latch);
-    return weft__place_front(task);
+    return weft__place(task, WEFT__FRONT);
 }
 
 /* --- public calls -------------------------------------------------------------------------- */

@@ -110,7 +110,7 @@ static inline bool weft__chan_handoff_own(struct weft__worker *w, weft_chan *cha
         return false;
     }
     memcpy(node->item, item, sizeof(uint64_t));
-    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, receiver, true);
+    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, receiver, WEFT__FRONT);
     return true;
 }
 

@@ -19,7 +19,7 @@ static ssize_t send_some(weft_chan *c, const char *items, size_t n)
         sent++;
     }
     unlock_both(c, is_buffered(c));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return sent || !n ? (ssize_t)sent : status;
 }
 
@@ -35,7 +35,7 @@ static ssize_t recv_some(weft_chan *c, char *items, size_t n)
         received++;
     }
     unlock_both(c, is_buffered(c));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return received || !n ? (ssize_t)received : status;
 }
 
@@ -78,7 +78,7 @@ static int try_send_any(weft_chan *c, const void *item)
     lock_both(c, is_buffered(c));
     int status = send_locked_both(c, item, &ready, is_buffered(c));
     unlock_both(c, is_buffered(c));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return status;
 }
 
@@ -89,7 +89,7 @@ static int try_recv_any(weft_chan *c, void *item)
     lock_both(c, is_buffered(c));
     int status = recv_locked_both(c, item, &ready, is_buffered(c));
     unlock_both(c, is_buffered(c));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return status;
 }
 

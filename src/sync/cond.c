@@ -107,7 +107,7 @@ static __attribute__((noinline)) void signal_any(struct weft__cond *c)
 {
     struct weft__task *ready = signal(c);
     if (ready) {
-        weft__place_front(ready);
+        weft__place(ready, WEFT__FRONT);
     }
 }
 
@@ -133,7 +133,7 @@ void weft_cond_signal_later(weft_cond *cond)
     WEFT__NONNULL(cond);
     struct weft__task *ready = signal(weft__cond_of(cond));
     if (ready) {
-        weft__place(ready);
+        weft__place(ready, WEFT__BACK);
     }
 }
 
@@ -146,5 +146,5 @@ void weft_cond_broadcast(weft_cond *cond)
     weft__source_lock(&c->source);
     weft__source_fire_all(&c->source.waiters, 0, &ready);
     weft__source_unlock(&c->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }

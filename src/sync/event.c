@@ -38,7 +38,7 @@ void weft_event_set(weft_event *event)
     atomic_store_explicit(&e->set, 1, memory_order_release); /* pairs: is_set */
     weft__source_fire_all(&e->source.waiters, 0, &ready);
     weft__source_unlock(&e->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 void weft_event_reset(weft_event *event)

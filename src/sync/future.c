@@ -137,7 +137,7 @@ bool weft__future_decide(weft_future *future, int err, void *value, int which,
     struct weft__future_group *group = future->group;
     future->group = NULL;
     weft__source_unlock(&future->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     if (group) {
         weft__future_group_leave(group, work);
     }

@@ -55,7 +55,7 @@ static void on_tick(weft_timer *timer, void *arg, uint64_t times)
         weft_timer_set(timer, more ? 0 : weft__idle_list_next(&g->list));
     }
     weft__source_unlock(&g->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     if (batch && g->on_idle) {
         size_t n;
         weft_idle_member *first = weft__idle_group_take(g, &n);
@@ -168,7 +168,7 @@ void weft__idle_group_finish(struct weft__idle_group *g, struct weft__node *node
         wake_one(g, &ready);
     }
     weft__source_unlock(&g->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 ssize_t weft_idle_wait(weft_idle_group *group, weft_idle_member **first, int64_t deadline)

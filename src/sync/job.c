@@ -72,7 +72,7 @@ void weft__jobs_finish(struct weft__jobs *jobs, struct weft__job *job)
                                            * will see the state */
     }
     weft__source_unlock(&jobs->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     if (last) {
         job->release((struct weft_blocking_job *)(void *)job);
     }

@@ -374,7 +374,7 @@ static void place_handed(struct weft__chain *ready)
 {
     struct weft__worker *w = weft__worker_self();
     bool any = ready->head != NULL;
-    weft__place_chain(ready);
+    weft__place_all(ready, WEFT__FRONT);
     if (any && w && w->pool) {
         weft__idle_notify(&w->pool->idle);
     }
@@ -402,7 +402,7 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
         }
     } while (!step(m, &word, word & FLAGS, memory_order_release)); /* pairs: lock_slow */
     if (ready.head) {
-        weft__place_chain(&ready);
+        weft__place_all(&ready, WEFT__FRONT);
     }
 }
 

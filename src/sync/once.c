@@ -75,7 +75,7 @@ void weft__once_done(struct weft__once *o)
     atomic_store_explicit(&o->word, DONE, memory_order_release); /* pairs: is_done */
     weft__source_fire_all(&o->source.waiters, 0, &ready);
     weft__source_unlock(&o->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 void weft__once_finish(struct weft__once *o, struct weft__node *node)

@@ -46,7 +46,7 @@ int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
     o->value = value;
     o->state = hand_over_locked(o, value, 0, &ready) ? WEFT__ONESHOT_TAKEN : WEFT__ONESHOT_FULL;
     weft__source_unlock(&o->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return 0;
 }
 
@@ -64,7 +64,7 @@ int weft_oneshot_close(weft_oneshot *oneshot)
     o->state = WEFT__ONESHOT_CLOSED;
     hand_over_locked(o, NULL, -EPIPE, &ready);
     weft__source_unlock(&o->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     return 0;
 }
 

@@ -95,7 +95,7 @@ static bool on_readable(struct weft__fdwatch *watch)
     process->pidfd = -1;
     weft__source_fire_all(&process->source.waiters, err, &ready);
     weft__source_unlock(&process->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     unref(process);
     return false;
 }
@@ -404,6 +404,6 @@ void weft_process_close(weft_process *process)
     weft__source_fire_all(&process->source.waiters, -EPIPE, &ready);
     close_all(process->pipe_ends);
     weft__source_unlock(&process->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     unref(process);
 }

@@ -249,7 +249,7 @@ static void serve(struct weft__rwlock *l, bool after_writer)
     }
     clear_queued_locked(l);
     weft__source_unlock(&l->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 /* --- waiting ---------------------------------------------------------------------------- */

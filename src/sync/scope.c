@@ -172,7 +172,7 @@ static void decrement_live(struct weft__scope *s, struct weft__child *child)
         weft__source_fire_all(&s->source.waiters, 0, &ready);
     }
     weft__source_unlock(&s->source);
-    weft__place_chain(&ready); /* the scope may be freed by now */
+    weft__place_all(&ready, WEFT__FRONT); /* the scope may be freed by now */
 }
 
 /* Called where joiners are notified. */

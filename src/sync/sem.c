@@ -98,7 +98,7 @@ static void serve(struct weft__sem *s)
     weft__source_lock(&s->source);
     serve_locked(s, &ready);
     weft__source_unlock(&s->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 int weft_sem_acquire(weft_sem *sem, uint64_t n, int64_t deadline)
@@ -150,7 +150,7 @@ void weft_sem_release(weft_sem *sem, uint64_t n)
     }
     serve_locked(s, &ready);
     weft__source_unlock(&s->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 uint64_t weft_sem_permits(const weft_sem *sem)

@@ -140,7 +140,7 @@ static void deliver(const struct weft_signal_info *info)
         }
     }
     weft__unlock(&hub.lock);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 static bool on_pipe(struct weft__fdwatch *watch)
@@ -484,6 +484,6 @@ void weft_signal_close(weft_signal_set *set)
     weft__source_lock(&set->source);
     weft__source_fire_all(&set->source.waiters, -EPIPE, &ready);
     weft__source_unlock(&set->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     unref(set);
 }

@@ -80,10 +80,10 @@ static inline struct weft__task *weft__source_claim_first(struct weft__waitlist 
 static inline void weft__source_wake_own(struct weft__worker *w, struct weft__task *task)
 {
     if (__builtin_expect(!w->group_sched || weft__worker_trace_flags(w), 0)) {
-        weft__place_front(task);
+        weft__place(task, WEFT__FRONT);
         return;
     }
-    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, task, true);
+    weft__group_sched_wake_in(w->group_sched, w->group_sched->running, task, WEFT__FRONT);
 }
 
 static inline void weft__source_lock(struct weft__source *source)

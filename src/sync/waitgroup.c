@@ -82,7 +82,7 @@ void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
     weft__source_lock(&g->source);
     add_locked(g, n, &ready);
     weft__source_unlock(&g->source);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 void weft_waitgroup_done(weft_waitgroup *group)

@@ -147,7 +147,7 @@ static void batch_init(struct batch *batch)
 static void batch_place(struct batch *batch)
 {
     consume(&batch->done);
-    weft__place_chain(&batch->ready);
+    weft__place_all(&batch->ready, WEFT__FRONT);
 }
 
 static const struct weft__driver_kind readiness = {.watch = watch, .forget = forget},
@@ -319,7 +319,7 @@ static void drive(void)
     weft__driver_op_finished(&drivers[1], &call.op);
     weft__chain_init(&ready);
     X_ASSERT(!weft__op_state_finish(&call.op.wait, &ready));
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     results[0] = 0;
 }
 

@@ -197,7 +197,7 @@ static void drop_against_leave(int i)
         weft__source_lock(&jobs.source);
         weft__jobs_drop_all_locked(&jobs, -ESHUTDOWN, &ready);
         weft__source_unlock(&jobs.source);
-        weft__place_chain(&ready);
+        weft__place_all(&ready, WEFT__FRONT);
     } else {
         fibers_expire(0);
     }

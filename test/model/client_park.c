@@ -66,12 +66,14 @@ void weft__migrate_to_target(void)
     X_ASSERT(!"moved");
 }
 
-void weft__place(struct weft__task *which)
+int weft__place(struct weft__task *which, enum weft__queue_end end)
 {
+    (void)end;
     X_ASSERT(which == &task);
     x_count(PLACED);
     X_ASSERT(atomic_exchange_explicit(&placed, 1, memory_order_release) == 0);
     weft__futex_wake(&placed, 1);
+    return 0;
 }
 
 /* ---- set-up ---- */
@@ -172,7 +174,7 @@ static void fire_timers(void)
     weft__chain_init(&ready);
     weft__wheel_advance(&worker.wheel, LATER + (1 << WEFT__WHEEL_TICK_SHIFT), 16, &ready);
     if (weft__chain_pop(&ready)) {
-        weft__place(&task);
+        weft__place(&task, WEFT__BACK);
     }
 }
 

@@ -78,7 +78,7 @@ void weft_fiber_exit(void *value)
     X_ASSERT(tasks[i].joiners && !tasks[i].joiners->next);
     (void)!weft__node_fire(tasks[i].joiners, value, 0, &ready);
     weft__ident_retire(&tasks[i]);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
     longjmp(births[i].end, 1);
 }
 

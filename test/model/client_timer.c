@@ -78,7 +78,7 @@ static void fire(int i)
     if (firing.run.user_timer) {
         weft__user_timer_run(&firing, LATER + (1 << WEFT__WHEEL_TICK_SHIFT));
     }
-    weft__place_chain(&firing.ready);
+    weft__place_all(&firing.ready, WEFT__FRONT);
 }
 
 static void cancel_against_expiry(int i)

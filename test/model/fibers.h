@@ -68,31 +68,22 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
     return w;
 }
 
-void weft__place(struct weft__task *which)
+int weft__place(struct weft__task *which, enum weft__queue_end end)
 {
+    (void)end;
     size_t i = (size_t)(which - tasks);
     X_ASSERT(i < FIBERS);
     X_ASSERT(atomic_exchange_explicit(&placed[i], 1, memory_order_release) == 0);
     weft__futex_wake(&placed[i], 1);
-}
-
-int weft__place_front(struct weft__task *which)
-{
-    weft__place(which);
     return 0;
 }
 
-void weft__place_many(struct weft__chain *ready)
+void weft__place_many(struct weft__chain *ready, enum weft__queue_end end)
 {
     struct weft__link *link;
     while ((link = weft__chain_pop(ready))) {
-        weft__place((struct weft__task *)(void *)link);
+        weft__place((struct weft__task *)(void *)link, end);
     }
-}
-
-void weft__place_many_front(struct weft__chain *ready)
-{
-    weft__place_many(ready);
 }
 
 /* No hook is installed. */
@@ -136,7 +127,7 @@ __attribute__((unused)) static void fibers_expire(int i)
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__wheel_advance(&workers[i].wheel, LATER + (1 << WEFT__WHEEL_TICK_SHIFT), 16, &ready);
-    weft__place_chain(&ready);
+    weft__place_all(&ready, WEFT__FRONT);
 }
 
 #endif

@@ -75,12 +75,12 @@ _of("chan", "src/base/latch.h",
     "memory_order_relaxed) == 0;",
     "a latch is taken without acquire")
 _of("chan", "src/sync/chan.c",
-    "    memcpy(node->item, item, WORD);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    return weft__place_front(task);\n",
-    "    void *to = node->item;\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place_front(task);\n    memcpy(to, item, WORD);\n    return 0;\n",
+    "    memcpy(node->item, item, WORD);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    return weft__place(task, WEFT__FRONT);\n",
+    "    void *to = node->item;\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place(task, WEFT__FRONT);\n    memcpy(to, item, WORD);\n    return 0;\n",
     "a receiver is queued before its item is written")
 _of("chan", "src/sync/chan.c",
     "    memcpy(item, node->item, WORD);\n    weft__waitlist_remove_first(&c->senders, node);\n",
-    "    void *from = node->item;\n    weft__waitlist_remove_first(&c->senders, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place_front(task);\n    memcpy(item, from, WORD);\n    return 0;\n",
+    "    void *from = node->item;\n    weft__waitlist_remove_first(&c->senders, node);\n    weft__latch_unlock(&c->send_latch);\n    weft__place(task, WEFT__FRONT);\n    memcpy(item, from, WORD);\n    return 0;\n",
     "a sender is queued before its item is read")
 _of("chan", "src/sync/chan.c",
     "    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_unlock(&c->send_latch);\n",

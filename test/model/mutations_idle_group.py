@@ -27,8 +27,8 @@ _of("idle_group", "src/sync/idle_group.c",
     "        weft__node_fire(node, NULL, 0, ready);\n        break;\n",
     "a batch is given to a waiter that had given up")
 _of("idle_group", "src/sync/idle_group.c",
-    "    } else {\n        wake_one(g, &ready);\n    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
-    "    }\n    weft__source_unlock(&g->source);\n    weft__place_chain(&ready);\n}\n\nssize_t",
+    "    } else {\n        wake_one(g, &ready);\n    }\n    weft__source_unlock(&g->source);\n    weft__place_all(&ready, WEFT__FRONT);\n}\n\nssize_t",
+    "    }\n    weft__source_unlock(&g->source);\n    weft__place_all(&ready, WEFT__FRONT);\n}\n\nssize_t",
     "a waiter that leaves without the batch notifies no other")
 _of("idle_group", "src/sync/idle_group.c",
     "        weft_idle_member *first = weft__idle_group_take(g, &n);\n",

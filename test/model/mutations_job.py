@@ -15,8 +15,8 @@ _of("job", "src/sync/job.c",
     "    bool last = false;\n    if (node) {\n        weft__node_notify(node, 0, &ready);\n        last = weft__job_unref(job);",
     "the thread drops its reference after the caller was notified, and never if the caller had left")
 _of("job", "src/sync/job.c",
-    "    weft__source_unlock(&jobs->source);\n    weft__place_chain(&ready);\n    if (last) {",
-    "    weft__source_unlock(&jobs->source);\n    weft__place_chain(&ready);\n    if (job->release) {",
+    "    weft__source_unlock(&jobs->source);\n    weft__place_all(&ready, WEFT__FRONT);\n    if (last) {",
+    "    weft__source_unlock(&jobs->source);\n    weft__place_all(&ready, WEFT__FRONT);\n    if (job->release) {",
     "the thread reads the job after its caller was notified")
 _of("job", "src/sync/job.c",
     "        job->state = WEFT__JOB_RUNNING;\n",
