@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "sched/pool.h"
 #include "sched/stackless.h"
+#include "sched/switch.h"
 #include "sched/worker.h"
 
 void weft__group_sched_init(struct weft__group_sched *r, struct weft__worker *w)
@@ -14,9 +15,6 @@ void weft__group_sched_init(struct weft__group_sched *r, struct weft__worker *w)
     r->last = &r->first;
     weft__inbox_init(&r->commands);
     w->group_sched = r;
-    weft__turns_set(
-        &w->turns_left,
-        -1); /* as if a tick were due: a yield that finds no task goes to the base context */
 }
 
 void weft__group_queues_init(struct weft__group_queues *queues, struct weft__group_sched *r)
@@ -120,8 +118,8 @@ static inline void prefetch_next(const struct weft__link *next)
     }
 }
 
-/* Records what runs. weft__worker_run records fibers with a stack that start from the base
- * context. */
+/* Records what runs. weft__worker_run_in_group records fibers with a stack that start from
+ * the base context. */
 static __attribute__((noinline, cold)) void report_run(struct weft__group_sched *r,
                                                        const struct weft__task *task, bool picked)
 {
@@ -196,7 +194,7 @@ static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct w
     weft__stackless_clear_running(w);
     do {
         w->handoff = NULL;
-        weft__worker_run(w, task);
+        weft__worker_run_in_group(w, task);
     } while ((task = w->handoff));
 }
 

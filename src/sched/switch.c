@@ -79,9 +79,6 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
 {
     struct weft__task *task;
-    if (__builtin_expect(w->group_sched != NULL, 0)) {
-        return weft__group_sched_pick(w->group_sched);
-    }
     weft__worker_end_fast_turns(w);
     int left = weft__turns(&w->turns_left) - 1;
     weft__turns_set(&w->turns_left, left);
@@ -128,12 +125,15 @@ struct weft__task *weft__worker_pick(struct weft__worker *w)
 
 /* --- after a switch ---------------------------------------------------------- */
 
-void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded)
+void weft__requeue_bound(struct weft__worker *w, struct weft__task *task)
 {
-    if (!(task->flags & WEFT__TASK_GROUPED)) {
-        weft__chain_push(&w->pinned, &task->link);
-        weft__worker_end_fast_turns(w);
-    } else if (yielded) {
+    weft__chain_push(&w->pinned, &task->link);
+    weft__worker_end_fast_turns(w);
+}
+
+void weft__requeue_in_group(struct weft__worker *w, struct weft__task *task, bool yielded)
+{
+    if (yielded) {
         weft__group_sched_yield(w->group_sched, task);
     } else {
         weft__group_sched_wake(w->group_sched, task, WEFT__BACK);
@@ -142,7 +142,7 @@ void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool y
 
 void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
 {
-    weft__requeue(w, task, yielded);
+    weft__requeue(w, task, yielded, WEFT__SCHEDULER_POOL);
 }
 
 /* --- switching ------------------------------------------------------------------ */
@@ -197,7 +197,8 @@ notify_asan(struct weft__worker *w, const struct weft__task *next, bool ends)
 }
 
 WEFT__HOT struct weft__worker *leave_instrumented(struct weft__worker *w, struct weft__task *self,
-                                                  struct weft__task *next, int error, bool asan)
+                                                  struct weft__task *next, int error, bool asan,
+                                                  enum weft__scheduler scheduler)
 {
     struct weft__exceptions mine = weft__exceptions_save(w->exceptions_at);
     void *fake = asan ? notify_asan(w, next, false) : NULL;
@@ -207,7 +208,7 @@ WEFT__HOT struct weft__worker *leave_instrumented(struct weft__worker *w, struct
         weft__asan_arrive(&w->asan, fake);
     }
     weft__exceptions_restore(w->exceptions_at, mine);
-    weft__after_switch(w);
+    weft__after_switch(w, scheduler);
     *w->errno_at = error;
     return w;
 }
@@ -215,7 +216,9 @@ WEFT__HOT struct weft__worker *leave_instrumented(struct weft__worker *w, struct
 static __attribute__((noinline)) struct weft__worker *
 leave_with_asan(struct weft__worker *w, struct weft__task *self, struct weft__task *next, int error)
 {
-    return leave_instrumented(w, self, next, error, true);
+    return weft__scheduler_of(self->flags) == WEFT__SCHEDULER_GROUPS
+               ? leave_instrumented(w, self, next, error, true, WEFT__SCHEDULER_GROUPS)
+               : leave_instrumented(w, self, next, error, true, WEFT__SCHEDULER_POOL);
 }
 
 /* The end of weft__leave for fibers with state that their frame does not hold, or switches that
@@ -233,7 +236,9 @@ __attribute__((noinline)) struct weft__worker *weft__leave_out_of_line(struct we
     if (__builtin_expect(weft__asan_start_switch != NULL, 0)) {
         return leave_with_asan(w, self, next, error);
     }
-    return leave_instrumented(w, self, next, error, false);
+    return weft__scheduler_of(flags) == WEFT__SCHEDULER_GROUPS
+               ? leave_instrumented(w, self, next, error, false, WEFT__SCHEDULER_GROUPS)
+               : leave_instrumented(w, self, next, error, false, WEFT__SCHEDULER_POOL);
 }
 
 /* Same from the base context. */
@@ -262,6 +267,13 @@ void weft__worker_check_fp(const struct weft__task *task)
         "fiber %s changed the floating-point control words without fp_env", weft__task_name(task));
 }
 
+/* A dispatcher's fiber leaves even if nothing else is ready: the round ends, and others come. */
+static __attribute__((noinline)) void yield_in_group(struct weft__worker *w)
+{
+    weft__leave(w, weft__group_sched_pick(w->group_sched), WEFT__POST_YIELD,
+                WEFT__SCHEDULER_GROUPS);
+}
+
 void weft_yield(void)
 {
     struct weft__worker *w = weft__worker_self();
@@ -269,11 +281,18 @@ void weft_yield(void)
         sched_yield();
         return;
     }
-    struct weft__task *next = weft__pick(w, true);
-    if (next ||
-        weft__turns(&w->turns_left) < 0) { /* else nothing is ready here, and no tick is due */
-        weft__leave(w, next, WEFT__POST_YIELD);
+    struct weft__task *next = weft__pick_from_ring(w, true);
+    if (!next) {
+        if (__builtin_expect(w->group_sched != NULL, 0)) {
+            yield_in_group(w);
+            return;
+        }
+        next = weft__pick_by_rules(w, true);
+        if (!next && weft__turns(&w->turns_left) >= 0) {
+            return; /* nothing is ready here, and no tick is due */
+        }
     }
+    weft__leave(w, next, WEFT__POST_YIELD, WEFT__SCHEDULER_POOL);
 }
 
 /* Events or the lengths of waits are being recorded. */
@@ -284,11 +303,18 @@ RARE struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned 
     int64_t began = measured ? weft__clock_ns() : 0;
     weft__trace_event(w, post == WEFT__POST_MIGRATE ? WEFT__TRACE_MIGRATE : WEFT__TRACE_WAIT,
                       weft__task_handle(weft__current(w)));
-    w = weft__leave(w, weft__pick(w, false), post);
+    w = w->group_sched ? weft__suspend_in_group(w, post)
+                       : weft__leave(w, weft__pick(w, false), post, WEFT__SCHEDULER_POOL);
     if (began) {
         weft__perf_emit(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
     return w;
+}
+
+__attribute__((noinline)) struct weft__worker *weft__suspend_in_group(struct weft__worker *w,
+                                                                      enum weft__post post)
+{
+    return weft__leave(w, weft__group_sched_pick(w->group_sched), post, WEFT__SCHEDULER_GROUPS);
 }
 
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
@@ -307,13 +333,11 @@ WEFT__HOT void run_stackless_tasks(struct weft__worker *w, struct weft__task *ta
     w->handoff = task;
 }
 
-void weft__worker_run(struct weft__worker *w, struct weft__task *task)
+/* Runs a fiber with a stack, and every fiber it switches to. */
+WEFT__HOT void run_fibers(struct weft__worker *w, struct weft__task *task,
+                          enum weft__scheduler scheduler)
 {
     struct weft__stack *spare = NULL;
-    if (weft__task_is_stackless(task)) {
-        run_stackless_tasks(w, task);
-        return;
-    }
     if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
         weft__stack_cache_fill(&w->stacks, task->stack_class);
         if (!w->stacks.free[task->stack_class]) {
@@ -329,10 +353,26 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         weft__san_leave(WEFT__SAN_OF(task->stack));
         w = weft__context_switch(&w->base, &task->ctx, w);
     }
-    weft__after_switch(w);
-    /* Counts this turn, and one turn for every pick since except the last, which led back here.
-     * Counted here to keep it off the path of a yield. */
-    weft__worker_count_turns(w);
+    weft__after_switch(w, scheduler);
+    if (scheduler == WEFT__SCHEDULER_POOL) {
+        /* Counts this turn, and one turn for every pick since except the last, which led back here.
+         * Counted here to keep it off the path of a yield. */
+        weft__worker_count_turns(w);
+    }
+}
+
+void weft__worker_run(struct weft__worker *w, struct weft__task *task)
+{
+    if (weft__task_is_stackless(task)) {
+        run_stackless_tasks(w, task);
+        return;
+    }
+    run_fibers(w, task, WEFT__SCHEDULER_POOL);
+}
+
+void weft__worker_run_in_group(struct weft__worker *w, struct weft__task *task)
+{
+    run_fibers(w, task, WEFT__SCHEDULER_GROUPS);
 }
 
 static __attribute__((noinline)) void *run_child(struct weft__task *self, void *arg)
@@ -350,7 +390,11 @@ void weft__fiber_main(void *pass)
     if (__builtin_expect(self->flags & WEFT__TASK_INSTRUMENTED, 0)) {
         weft__asan_arrive(&w->asan, NULL);
     }
-    weft__after_switch(w);
+    if (__builtin_expect(weft__scheduler_of(self->flags) == WEFT__SCHEDULER_GROUPS, 0)) {
+        weft__after_switch(w, WEFT__SCHEDULER_GROUPS);
+    } else {
+        weft__after_switch(w, WEFT__SCHEDULER_POOL);
+    }
     *w->errno_at = 0;
     void *arg = self->value;
     self->held = NULL;
@@ -364,7 +408,11 @@ void weft__fiber_main(void *pass)
 
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
 {
-    struct weft__task *next = weft__pick(w, false);
+    struct weft__task *next = weft__pick_from_ring(w, false);
+    if (!next) {
+        next = __builtin_expect(w->group_sched != NULL, 0) ? weft__group_sched_pick(w->group_sched)
+                                                           : weft__pick_by_rules(w, false);
+    }
     const struct weft__context *to = &w->base;
     struct weft__san *to_san = &w->base_san;
     struct weft__stack *spare = NULL;

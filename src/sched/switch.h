@@ -2,6 +2,14 @@
  * for the fiber that was switched away from. Rare parts are in sched/switch.c; the rules are in
  * sched/worker.h.
  *
+ * The parts are a template with two instances, one for the workers of a pool and one for those of a
+ * dispatcher. A part that differs takes the scheduler as a constant, so that neither instance tests
+ * for the other. A switch chooses its instance once, where the pool's shortest path ends: with a
+ * task in the next slot, or in the ring while only the ring has to be checked, the worker is a
+ * pool's, because a dispatcher's worker uses neither. All tasks of a dispatcher, and no others, have
+ * WEFT__TASK_GROUPED, and no task moves between the two, so the context that is resumed belongs to
+ * the same instance (docs/adr/0033-one-switch-two-schedulers.md).
+ *
  * Most callers suspend by weft__worker_suspend, which is the whole switch as one function. A wait
  * that happens for each message of a connection inlines the switch (weft__waiter_park_inline): one
  * set of saved registers less, which is one cache line of each stack. */
@@ -24,15 +32,32 @@ WEFT__HOT void weft__set_current(struct weft__worker *w, struct weft__task *task
     atomic_store_explicit(&w->current, task, memory_order_relaxed);
 }
 
+/* Which instance of the template. */
+enum weft__scheduler {
+    WEFT__SCHEDULER_POOL,   /* the order of sched/worker.h */
+    WEFT__SCHEDULER_GROUPS, /* the order of sched/group_scheduler.h */
+};
+
+/* The scheduler of a running task, given its flags. */
+static inline enum weft__scheduler weft__scheduler_of(unsigned flags)
+{
+    return flags & WEFT__TASK_GROUPED ? WEFT__SCHEDULER_GROUPS : WEFT__SCHEDULER_POOL;
+}
+
 /* The rare parts. */
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded);
 void weft__warm_tlb_many(struct weft__worker *w, uint64_t head, uint64_t n);
-void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded);
+void weft__requeue_bound(struct weft__worker *w, struct weft__task *task);
+void weft__requeue_in_group(struct weft__worker *w, struct weft__task *task, bool yielded);
 void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack);
 struct weft__worker *weft__leave_out_of_line(struct weft__worker *w, struct weft__task *self,
                                              struct weft__task *next, int error, unsigned flags);
 struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned tracing,
                                           enum weft__post post);
+/* weft__worker_suspend on a dispatcher's worker. */
+struct weft__worker *weft__suspend_in_group(struct weft__worker *w, enum weft__post post);
+/* weft__worker_run on a dispatcher's worker, for a fiber with a stack. */
+void weft__worker_run_in_group(struct weft__worker *w, struct weft__task *task);
 
 /* --- pick ------------------------------------------------------------------- */
 
@@ -79,8 +104,9 @@ WEFT__HOT void weft__prefetch_hint(const void **hint)
 }
 
 /* Most turns of a busy worker find work only in the ring: until something is put anywhere else
- * (weft__worker_end_fast_turns) or a tick is due, check nothing else. */
-WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
+ * (weft__worker_end_fast_turns) or a tick is due, check nothing else. NULL: all else has to be
+ * checked, or this is a dispatcher's worker. */
+WEFT__HOT struct weft__task *weft__pick_from_ring(struct weft__worker *w, bool yielded)
 {
     int fast_turns = weft__turns(&w->fast_turns);
     if (fast_turns > 0) {
@@ -97,7 +123,14 @@ WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
             return task;
         }
     }
-    return weft__pick_by_rules(w, yielded);
+    return NULL;
+}
+
+/* On a pool's worker. */
+WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
+{
+    struct weft__task *task = weft__pick_from_ring(w, yielded);
+    return task ? task : weft__pick_by_rules(w, yielded);
 }
 
 /* A task that waits is usually followed by the task it has just woken: the same rules in fewer
@@ -128,10 +161,15 @@ WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
 
 /* --- after a switch ---------------------------------------------------------- */
 
-WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
+WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bool yielded,
+                             enum weft__scheduler scheduler)
 {
+    if (scheduler == WEFT__SCHEDULER_GROUPS) {
+        weft__requeue_in_group(w, task, yielded);
+        return;
+    }
     if (task->pin >= 0) {
-        weft__requeue_bound(w, task, yielded);
+        weft__requeue_bound(w, task);
         return;
     }
     if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
@@ -147,16 +185,16 @@ WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bo
 }
 
 /* Does, for the context that was switched away from, what could not be done on its stack. */
-WEFT__HOT void weft__after_switch(struct weft__worker *w)
+WEFT__HOT void weft__after_switch(struct weft__worker *w, enum weft__scheduler scheduler)
 {
     struct weft__task *task = w->post_task;
     enum weft__post post = (enum weft__post)w->post;
     if (post == WEFT__POST_YIELD) {
         weft__task_requeue(task);
-        weft__requeue(w, task, true);
+        weft__requeue(w, task, true, scheduler);
     } else if (post == WEFT__POST_PARK) {
         if (__builtin_expect(!weft__waiter_settle(task), 0)) {
-            weft__requeue(w, task, false);
+            weft__requeue(w, task, false, scheduler);
         }
     } else if (post == WEFT__POST_END) {
         weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
@@ -209,7 +247,7 @@ WEFT__HOT void weft__check_fp(const struct weft__task *task)
 
 /* `next` NULL: to the base context. */
 WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__task *next,
-                                           enum weft__post post)
+                                           enum weft__post post, enum weft__scheduler scheduler)
 {
     struct weft__task *self = weft__current(w);
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
@@ -233,7 +271,7 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
     }
     weft__san_leave(to_san);
     w = weft__context_switch(&self->ctx, to, w);
-    weft__after_switch(w);
+    weft__after_switch(w, scheduler);
     *w->errno_at = error;
     (void)to_san;
     return w;
@@ -249,7 +287,16 @@ WEFT__HOT struct weft__worker *weft__suspend_inline(struct weft__worker *w, enum
         return weft__suspend_traced(w, tracing, post);
     }
     struct weft__task *next = weft__pick_woken(w);
-    return weft__leave(w, next ? next : weft__pick(w, false), post);
+    if (!next) {
+        next = weft__pick_from_ring(w, false);
+    }
+    if (!next) {
+        if (__builtin_expect(w->group_sched != NULL, 0)) {
+            return weft__suspend_in_group(w, post);
+        }
+        next = weft__pick_by_rules(w, false);
+    }
+    return weft__leave(w, next, post, WEFT__SCHEDULER_POOL);
 }
 
 /* weft__waiter_park with the switch inlined, for a fiber that has armed its task itself. */

@@ -50,7 +50,7 @@ bool weft__worker_should_exit(const struct weft__worker *w)
     return finished;
 }
 
-void weft__worker_run(struct weft__worker *w, struct weft__task *which)
+void weft__worker_run_in_group(struct weft__worker *w, struct weft__task *which)
 {
     (void)w, (void)which;
     X_ASSERT(false); /* all tasks are stackless here */
