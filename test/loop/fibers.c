@@ -59,7 +59,7 @@ EACH_DRIVER(fibers_that_read_a_descriptor_of_a_loop_are_woken)
     weft_watch *watch;
     setup(driver);
     reading = READERS;
-    CHECK_EQ(weft_watch_add(&watch, loop, ends[0], WEFT_WRITABLE, ignore, NULL), 0);
+    CHECK_EQ(weft_watch_add(loop, &watch, ends[0], WEFT_WRITABLE, ignore, NULL), 0);
     CHECK_EQ(weft_watch_modify(watch, 0), 0);
     for (int i = 0; i < READERS; i++) {
         CHECK_EQ(weft_pool_spawn(pool, &fibers[i], read_byte, NULL, NULL), 0);
@@ -98,7 +98,7 @@ EACH_DRIVER(fiber_closes_a_descriptor_with_an_operation_of_a_loop)
     setup(driver);
     ended = 0;
     weft_op_init(&op, loop, op_ended, NULL);
-    CHECK_EQ(weft_op_recv(&op, ends[0], &byte, 1, 0), 0);
+    CHECK_EQ(weft_op_read(&op, ends[0], &byte, 1, -1, 0), 0);
     weft_loop_turn(loop, weft_after(1000000)); /* the driver has it */
     CHECK_EQ(weft_pool_spawn(pool, &fibers[0], close_it, NULL, NULL), 0);
     while (!ended) {
