@@ -9,6 +9,7 @@
 #include "actor/route.h"
 #include "actor/supervisor.h"
 #include "base/clock.h"
+#include "sched/fault.h"
 #include "sched/pool.h"
 #include "sched/slab.h"
 
@@ -150,8 +151,37 @@ static bool fill_task_info(weft_fiber fiber, struct weft__task_info *out)
     return found;
 }
 
+static size_t append(char *buf, size_t used, size_t size, const char *text)
+{
+    while (*text && used < size) {
+        buf[used++] = *text++;
+    }
+    return used;
+}
+
+/* For a fault in a fiber actor. */
+static size_t describe(weft_fiber fiber, char *buf, size_t size)
+{
+    struct weft__task_info info;
+    if (!fill_task_info(fiber, &info)) {
+        return 0;
+    }
+    size_t used = append(buf, 0, size, "actor ");
+    weft_pid pid = {.node = info.node, .host = info.host, .id = fiber};
+    used += weft__pid_write(pid, buf + used, size - used);
+    used = append(buf, used, size, " ");
+    used = append(buf, used, size, info.kind ? info.kind : "");
+    if (info.topic) {
+        used = append(buf, used, size, ", last message ");
+        used = append(buf, used, size, info.topic);
+    }
+    return used;
+}
+
 void weft__actor_info_register(void)
 {
     atomic_store_explicit(&weft__task_info_hook, fill_task_info,
-                          memory_order_release); /* pairs: view */
+                          memory_order_release); /* pairs: weft__fiber_snapshot */
+    atomic_store_explicit(&weft__fault_describe, describe,
+                          memory_order_release); /* pairs: add_description */
 }

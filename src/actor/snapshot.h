@@ -5,7 +5,7 @@
 
 #include <weft/actor.h>
 
-#include "sched/task_info.h"
+#include "obs/task_info.h"
 
 #define WEFT__SNAPSHOT_NONE SIZE_MAX
 

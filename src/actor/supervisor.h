@@ -19,7 +19,7 @@
 
 #include "actor/actor.h"
 #include "actor/policy.h"
-#include "sched/task_info.h"
+#include "obs/task_info.h"
 
 struct weft__removal_waiter;
 

@@ -15,6 +15,8 @@
 #include "sched/stackless.h"
 #include "sched/waiter.h"
 
+_Atomic(weft__task_info_fn) weft__task_info_hook;
+
 /* While the fiber is held, so that the object in `on` exists. */
 static void snapshot_wait(struct weft__fiber_snapshot *out, const struct weft__task *task,
                           int64_t now)
@@ -182,10 +184,10 @@ static bool take_snapshot(struct weft__snapshot_context *context, struct weft__t
     } else if (out->state == WEFT_FIBER_RUNNING) {
         snapshot_running(context, tid, out);
     }
-    weft__task_info_fn face =
+    weft__task_info_fn info_of =
         atomic_load_explicit(&weft__task_info_hook, memory_order_acquire); /* pairs: actor */
-    if (face) {
-        face(out->fiber, &out->actor);
+    if (info_of) {
+        info_of(out->fiber, &out->actor);
     }
     if (out->holder) {
         name_of(out->holder, out->holder_name, sizeof out->holder_name);

@@ -9,9 +9,9 @@
 
 #include <weft/inspect.h>
 
+#include "obs/task_info.h"
 #include "obs/unwind.h"
 #include "sched/stackless.h"
-#include "sched/task_info.h"
 
 #define WEFT__SNAPSHOT_FRAMES 128
 

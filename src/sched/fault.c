@@ -11,9 +11,10 @@
 #include "sched/ident.h"
 #include "sched/slab.h"
 #include "sched/stackless.h"
-#include "sched/task_info.h"
 
 #define ALT_BYTES ((size_t)64 * 1024)
+
+_Atomic(weft__fault_describe_fn) weft__fault_describe;
 
 static struct sigaction before[3]; /* SIGSEGV, SIGBUS, SIGABRT */
 
@@ -124,40 +125,30 @@ static void report_stackless(const struct weft__task *task, int signal)
     write_text(&text);
 }
 
-static void report_actor(const struct weft__task *task, const struct weft__task_info *task_info,
-                         int signal)
+/* Appends what a higher layer knows about the fiber. False: nothing. */
+static bool add_description(struct text *text, const struct weft__task *task)
 {
-    struct text text = {.used = 0};
-    uint64_t handle = weft__task_handle(task);
-    const uint64_t pid[] = {task_info->node, task_info->host, (uint32_t)handle, handle >> 32};
-    add_what(&text, signal);
-    add(&text, " in fiber actor ");
-    for (size_t i = 0; i < sizeof pid / sizeof *pid; i++) {
-        add(&text, i ? "." : "<");
-        add_number(&text, pid[i], 10);
-    }
-    add(&text, "> ");
-    add(&text, task_info->kind ? task_info->kind : "");
-    add_topic(&text, task_info->topic);
-    write_text(&text);
+    /* pairs: weft__actor_info_register */
+    weft__fault_describe_fn describe =
+        atomic_load_explicit(&weft__fault_describe, memory_order_acquire);
+    size_t n = describe ? describe(weft__task_handle(task), text->bytes + text->used,
+                                   sizeof text->bytes - text->used)
+                        : 0;
+    text->used += n;
+    return n > 0;
 }
 
 static void report_fiber(const struct weft__task *task, int signal, const void *address)
 {
     struct text text = {.used = 0};
-    struct weft__task_info task_info;
-    weft__task_info_fn task_info_of =
-        atomic_load_explicit(&weft__task_info_hook, memory_order_acquire);
-    if (task_info_of && task_info_of(weft__task_handle(task), &task_info)) {
-        report_actor(task, &task_info, signal);
-        return;
-    }
     add_what(&text, signal);
     add(&text, " in fiber ");
-    add_handle(&text, task);
-    if (signal != SIGABRT) {
-        add(&text, ", at 0x");
-        add_number(&text, (uint64_t)(uintptr_t)address, 16);
+    if (!add_description(&text, task)) {
+        add_handle(&text, task);
+        if (signal != SIGABRT) {
+            add(&text, ", at 0x");
+            add_number(&text, (uint64_t)(uintptr_t)address, 16);
+        }
     }
     add(&text, "\n");
     write_text(&text);

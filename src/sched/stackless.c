@@ -4,9 +4,6 @@
 #include "sched/deadline.h"
 #include "sched/group_deadline.h"
 #include "sched/pool.h"
-#include "sched/task_info.h"
-
-_Atomic(weft__task_info_fn) weft__task_info_hook;
 
 void weft__stackless_run(struct weft__worker *w, struct weft__task *task)
 {

@@ -1,8 +1,7 @@
-/* What the scheduler's dumps and fault reports show about a task that belongs to a higher layer (an
- * actor): the scheduler itself knows fibers only, so the actor layer registers a function that
- * fills this in. */
-#ifndef WEFT_SCHED_TASK_INFO_H
-#define WEFT_SCHED_TASK_INFO_H
+/* What dumps show about a task that belongs to a higher layer (an actor): this folder itself knows
+ * fibers only, so the actor layer registers a function that fills this in. */
+#ifndef WEFT_OBS_TASK_INFO_H
+#define WEFT_OBS_TASK_INFO_H
 
 #include <stdbool.h>
 #include <stdint.h>
