@@ -393,10 +393,6 @@ bool weft__worker_should_exit(const struct weft__worker *w)
 /* Finds work without looking at other workers. */
 static struct weft__task *find_local_work(struct weft__worker *w)
 {
-    if (__builtin_expect(w->group_sched != NULL, 0)) {
-        weft__group_sched_run(w->group_sched, UINT_MAX);
-        return NULL;
-    }
     struct weft__task *task = w->handoff;
     if (task) {
         w->handoff = NULL;
@@ -501,11 +497,6 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
     return NULL;
 }
 
-static uint64_t executed_turns(const struct weft__worker *w)
-{
-    return atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
-}
-
 /* Memory that a burst has left and that a long sleep need not keep: stacks and small blocks. */
 static bool has_spare_memory(void)
 {
@@ -531,59 +522,108 @@ static bool poll_expected_io(struct weft__worker *w)
     return w->io_expected;
 }
 
-/* Finds the next task, waiting as long as necessary. NULL: the worker has to leave its loop. */
+/* With nothing to run since *idle_since (INT64_MAX: until now): gives back memory, a slice at a
+ * time. A program with bursts of work needs its stacks again soon: they are trimmed only after a
+ * long idle time. True: check for work before the next slice, because submits do not wake a worker
+ * that is not asleep. False: the worker may sleep until *wake_by. */
+static bool release_memory(struct weft__worker *w, int64_t *idle_since, int64_t *wake_by)
+{
+    *idle_since = *idle_since == INT64_MAX ? w->now : *idle_since;
+    bool warm = has_spare_memory();
+    if (warm && w->now - *idle_since >= LONG_IDLE_NS && release_spare_memory()) {
+        return true;
+    }
+    if (weft__buf_cache_shrink(w->bufs, TRIM_SLICE)) {
+        return true;
+    }
+    int64_t reclaim_at = weft__reclaim_at(w);
+    if (w->now >= reclaim_at) {
+        weft__reclaim(w);
+        return true;
+    }
+    *wake_by = warm ? *idle_since + LONG_IDLE_NS : INT64_MAX;
+    *wake_by = reclaim_at < *wake_by ? reclaim_at : *wake_by;
+    return false;
+}
+
+/* A pool's worker, with nothing to run: searches, if no other worker does. */
+static struct weft__task *try_search(struct weft__worker *w, const _Atomic(uint32_t) *until,
+                                     bool *searching)
+{
+    *searching = *searching || weft__idle_try_search(&w->pool->idle);
+    if (!*searching) {
+        return NULL;
+    }
+    weft__worker_set_state(w, WEFT_WORKER_SEARCHING);
+    struct weft__task *task = search(w, until);
+    weft__worker_set_state(w, WEFT_WORKER_RUNNING);
+    return task;
+}
+
+/* Finds the next task of a pool, waiting as long as necessary. NULL: the worker has to leave its
+ * loop. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
-    struct weft__idle *idle = &w->pool->idle;
     bool searching = false;
-    int64_t idle_since = INT64_MAX;
+    int64_t idle_since = INT64_MAX, wake_by;
     for (;;) {
-        uint64_t executed = w->group_sched ? executed_turns(w) : 0;
         struct weft__task *task = find_local_work(w);
-        if (w->group_sched && executed_turns(w) != executed) {
-            idle_since = INT64_MAX; /* the dispatcher has run tasks itself */
-        }
         if (!task && !should_exit(w, until)) {
             if (poll_expected_io(w)) {
                 continue;
             }
-            searching = searching || (!w->group_sched && weft__idle_try_search(idle));
-            if (searching && !w->group_sched) { /* a dispatcher has checked all its sources */
-                weft__worker_set_state(w, WEFT_WORKER_SEARCHING);
-                task = search(w, until);
-                weft__worker_set_state(w, WEFT_WORKER_RUNNING);
-            }
+            task = try_search(w, until, &searching);
         }
         if (task || should_exit(w, until)) {
             if (searching) {
-                weft__idle_end_search(idle);
+                weft__idle_end_search(&w->pool->idle);
             }
             return task;
         }
-        /* A program with bursts of work needs its stacks again soon: they are trimmed only after a
-         * long idle time. */
-        idle_since = idle_since == INT64_MAX ? w->now : idle_since;
-        bool warm = has_spare_memory();
-        if (warm && w->now - idle_since >= LONG_IDLE_NS && release_spare_memory()) {
-            continue; /* check for work between slices: submits do not wake a worker that trims */
+        if (!release_memory(w, &idle_since, &wake_by)) {
+            searching = weft__worker_sleep(w, searching, until, wake_by);
         }
-        if (weft__buf_cache_shrink(w->bufs, TRIM_SLICE)) {
+    }
+}
+
+/* --- rounds of a dispatcher --------------------------------------------------------- */
+
+/* Runs rounds until nothing is ready. Returns whether any task ran. */
+static bool run_rounds(struct weft__worker *w)
+{
+    uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
+    weft__group_sched_run(w->group_sched, UINT_MAX);
+    return atomic_load_explicit(&w->counters.executed, memory_order_relaxed) != before;
+}
+
+/* Runs a dispatcher's tasks until the worker has to leave its loop. When no task is ready, all
+ * sources have been checked, so there is nothing to search. */
+static void run_dispatcher(struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    bool searching = false; /* a thread that woke this worker may have made it the searcher */
+    int64_t idle_since = INT64_MAX, wake_by, max_poll_ns = w->group_sched->max_poll_ns;
+    for (;;) {
+        if (run_rounds(w)) {
+            idle_since = INT64_MAX;
+        }
+        if (should_exit(w, until)) {
+            break;
+        }
+        if (poll_expected_io(w) || release_memory(w, &idle_since, &wake_by)) {
             continue;
         }
-        int64_t reclaim_at = weft__reclaim_at(w);
-        if (w->now >= reclaim_at) {
-            weft__reclaim(w);
-            continue;
-        }
-        int64_t wake_by = warm ? idle_since + LONG_IDLE_NS : INT64_MAX;
-        wake_by = reclaim_at < wake_by ? reclaim_at : wake_by;
-        if (w->group_sched && w->group_sched->max_poll_ns) {
-            int64_t again = weft__clock_add(w->now, w->group_sched->max_poll_ns);
+        if (max_poll_ns) {
+            int64_t again = weft__clock_add(w->now, max_poll_ns);
             wake_by = again < wake_by ? again : wake_by;
         }
         searching = weft__worker_sleep(w, searching, until, wake_by);
     }
+    if (searching) {
+        weft__idle_end_search(&w->pool->idle);
+    }
 }
+
+/* --- the loop ----------------------------------------------------------------------- */
 
 /* The thread enters and leaves the loop. */
 static void metrics_begin(struct weft__worker *w)
@@ -601,13 +641,27 @@ static void metrics_end(struct weft__worker *w)
     }
 }
 
-void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
+static void run_tasks(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     struct weft__task *task;
+    while ((task = find_work(w, until))) {
+        weft__worker_run(w, task);
+        if (until && should_exit(w, until)) {
+            break;
+        }
+    }
+}
+
+void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
     w->until = until;
     metrics_begin(w);
-    while (!(until && should_exit(w, until)) && (task = find_work(w, until))) {
-        weft__worker_run(w, task);
+    if (!(until && should_exit(w, until))) {
+        if (w->group_sched) {
+            run_dispatcher(w, until);
+        } else {
+            run_tasks(w, until);
+        }
     }
     w->until = NULL;
     metrics_end(w);
@@ -662,21 +716,27 @@ static void drain_rounds(struct weft__worker *w)
     } while (left > 0 && weft__group_sched_is_busy(w->group_sched));
 }
 
+static void drain_tasks(struct weft__worker *w)
+{
+    struct weft__task *task;
+    while ((task = find_local_work(w)) || (task = steal(w, true))) {
+        weft__worker_run(w, task);
+        if (weft__worker_peek_driver(w) && weft__ring_length(&w->ring) == 0) {
+            weft__worker_poll(w); /* also submits the pending operations */
+        }
+    }
+}
+
 uint64_t weft__worker_run_ready(struct weft__worker *w)
 {
     uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
-    struct weft__task *task;
     w->now = weft__clock_ns();
     metrics_begin(w);
     weft__worker_poll(w);
     if (w->group_sched) {
         drain_rounds(w);
-    }
-    while (!w->group_sched && ((task = find_local_work(w)) || (task = steal(w, true)))) {
-        weft__worker_run(w, task);
-        if (weft__worker_peek_driver(w) && weft__ring_length(&w->ring) == 0) {
-            weft__worker_poll(w); /* also submits the pending operations */
-        }
+    } else {
+        drain_tasks(w);
     }
     metrics_end(w);
     weft__buf_cache_shrink(w->bufs, TRIM_SLICE);
