@@ -7,7 +7,7 @@
  */
 #include "../measure.h"
 
-#include "fiber/context.h"
+#include "context/context.h"
 
 enum { STACK_BYTES = 16384, ROUNDS = 50000000 };
 

@@ -4,7 +4,7 @@
  * the receiver that is registered for that node: a transport, or a router that knows where to
  * forward it. A transport hands what it gets from its peer to weft_remote_message_deliver, and the
  * actor on this node gets it as if it had been sent here, with the sender's PID, to which it can
- * reply. Weft has no transport of its own; test/actor/node.c has one over a Unix socket in about a
+ * reply. Weft has no transport of its own; test/remote/node.c has one over a Unix socket in about a
  * hundred lines.
  *
  * Messages, cancels and completions travel to other nodes. Calls, delayed messages and exits do

@@ -1,7 +1,7 @@
 /* The internals of an actor. The public contract is <weft/actor.h>.
  *
  * An actor is a task and a record. The task is stackless (sched/stackless.h) or a fiber
- * (actor/fiber.h). The record of slot n is entry n of slabs that are never unmapped, so a PID
+ * (actor/fiber_actor.h). The record of slot n is entry n of slabs that are never unmapped, so a PID
  * contains a fiber handle, and finding an actor takes two loads. Any thread may read a record at
  * any time: its admission word says which actor it belongs to.
  *
@@ -24,7 +24,7 @@
  * the inboxes itself, or the actor has yet to reach step 2, or a next actor owns the slot and
  * checks every envelope.
  *
- * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) holds them; `asleep`
+ * States, by the names of <weft/actor.h>. The task's state word (task/task.h) holds them; `asleep`
  * distinguishes blocked from idle.
  *
  *   from           to        by          when
@@ -64,7 +64,7 @@
  * leaves steps 2 and 3 to the sender of the first envelope: the actor checks before it leaves
  * anything in the inbox, so it has yet to be woken for that first envelope, or to see it. A ticket
  * belongs to one wait of one incarnation: a sender that all of this has overtaken ends no wait of
- * another task (sched/task.h), and at worst wakes the slot's next actor for nothing.
+ * another task (task/task.h), and at worst wakes the slot's next actor for nothing.
  */
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
@@ -74,7 +74,7 @@
 
 #include "actor/exit_records.h"
 #include "base/link.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 #include "queue/inbox.h"
 #include "sched/stackless.h"
 
@@ -95,7 +95,7 @@ struct weft__envelope {
     uint32_t generation; /* of the receiver, + 1 */
     uint8_t kind;        /* enum weft_actor_event_kind, or one of those below */
     bool by_link : 1;    /* exit signal: sent by a link */
-    bool credit : 1;     /* completion: grants a send credit for `from`, actor/admission.h */
+    bool credit : 1;     /* completion: grants a send credit for `from`, mailbox/admission.h */
     uint16_t to_host;
     uint32_t trace; /* actor/trace.h */
 };
@@ -127,10 +127,10 @@ struct weft_actor {
     /* any thread, atomic */
     struct weft__inbox user, system;
     _Atomic(uint64_t) asleep;    /* 0, or {ticket:48, BLOCKED, 1}; written by the actor only */
-    _Atomic(uint64_t) admission; /* actor/admission.c */
+    _Atomic(uint64_t) admission; /* mailbox/admission.c */
     _Atomic(uint32_t) limit;     /* mailbox capacity; upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
-    struct weft__relation *relations; /* under the lock: actor/relation.h */
+    struct weft__relation *relations; /* under the lock: relation/relation.h */
     /* The actor's own, except for inspection. With WEFT_MAILBOX_DROP_OLDEST `kept`, and draining
      * `user`, are under the lock. */
     struct weft__link *kept;   /* messages taken out of the inbox and not yet seen */
@@ -163,11 +163,11 @@ _Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256
 /* The admission word: {generation + 1:32, CONTENDED, HAS_PENDING, CREDIT_UNUSED, credits:5,
  * messages accepted and not yet seen:24}; 0: the record belongs to no actor. */
 #define WEFT__ADMISSION_SHIFT 32u
-#define WEFT__ADMISSION_CONTENDED ((uint64_t)1 << 31)     /* senders wait: actor/admission.c */
+#define WEFT__ADMISSION_CONTENDED ((uint64_t)1 << 31)     /* senders wait: mailbox/admission.c */
 #define WEFT__ADMISSION_HAS_PENDING ((uint64_t)1 << 30)   /* the pending table has entries */
 #define WEFT__ADMISSION_CREDIT_UNUSED ((uint64_t)1 << 29) /* one credit is not used yet */
 #define WEFT__ADMISSION_CREDIT ((uint64_t)1 << 24)
-#define WEFT__ADMISSION_CREDITS ((uint64_t)31 << 24) /* outstanding: actor/admission.h */
+#define WEFT__ADMISSION_CREDITS ((uint64_t)31 << 24) /* outstanding: mailbox/admission.h */
 #define WEFT__ADMISSION_COUNT (WEFT__ADMISSION_CREDIT - 1)
 #define WEFT__LIMIT_SHIFT 30u /* position of the policy */
 #define WEFT__LIMIT_MAX ((uint32_t)WEFT__ADMISSION_COUNT)
@@ -183,7 +183,7 @@ static inline uint32_t weft__admission_count(uint64_t admission)
 }
 
 /* The generation as admission words and envelopes store it: never 0, which stands for no actor.
- * UINT32_MAX, which no slot ever reaches (sched/ident.h), may occur in a PID that a caller made
+ * UINT32_MAX, which no slot ever reaches (task/ident.h), may occur in a PID that a caller made
  * up. */
 static inline uint32_t weft__pid_generation(weft_pid pid)
 {
@@ -230,7 +230,7 @@ static inline bool weft__admission_would_refuse(const weft_actor *actor, weft_pi
            limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_REFUSE;
 }
 /* Release the places of n messages that the actor has taken out, and admit waiting senders
- * (actor/admission.h). */
+ * (mailbox/admission.h). */
 void weft__admission_admit_waiters(weft_pid to);
 static inline void weft__admission_release(weft_actor *actor, size_t n)
 {
@@ -396,7 +396,7 @@ struct weft_host {
     _Atomic(uint64_t) live; /* never above max_actors */
     _Atomic(bool) stopping;
     _Atomic(uint64_t) spawned, ended, dead, forced;
-    weft_host *next; /* under the lock of actor/host.c */
+    weft_host *next; /* under the lock of host/host.c */
 };
 
 /* Return the record of a slot, allocated at first use; NULL: no memory. */
@@ -422,7 +422,7 @@ static inline weft_actor *weft__actor_find(uint32_t slot)
 /* Return the actor; NULL if it has ended. */
 weft_actor *weft__actor_of(weft_pid pid);
 
-/* --- envelopes in transit (actor/envelope.c, actor/dead_letter.c) ----------------------------- */
+/* --- envelopes in transit (mailbox/envelope.c, mailbox/dead_letter.c) ------------------------- */
 
 /* Push the envelope and wake the actor. Takes the envelope. A message has a reserved place. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__envelope *envelope);

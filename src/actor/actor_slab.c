@@ -2,7 +2,7 @@
  * slot. */
 #include "actor/actor.h"
 #include "base/alloc.h"
-#include "sched/slab.h"
+#include "task/slab.h"
 
 static struct weft__lock lock;
 _Atomic(weft_actor *) weft__records[WEFT__RECORD_SLABS]; /* written under the lock */

@@ -2,7 +2,7 @@
  *
  * An exit that no join waited for, if it has an error or a result, is recorded by the host: the
  * last so many of them, in a ring, and in hash chains by the slot of the PID. The record is made
- * before the actor is gone (under its lock: actor/actor_exit.c), so a join that finds no actor
+ * before the actor is gone (under its lock: host/actor_exit.c), so a join that finds no actor
  * finds its record.
  */
 #include "actor/exit_records.h"

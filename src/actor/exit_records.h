@@ -4,7 +4,7 @@
 
 #include <weft/actor.h>
 
-#include "base/lock.h"
+#include "lock/lock.h"
 
 struct weft__exit_record {
     uint64_t id; /* of the PID; 0: free, or already taken */

@@ -5,12 +5,12 @@
 
 #include <stdint.h>
 
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 struct __attribute__((may_alias)) weft__step_state {
     uint32_t handled_trace; /* the trace of the message that the step processes (actor/trace.h) */
     uint32_t credits_left;  /* send credits: how many more messages it may send to `credits_to`
-                               (actor/admission.h) */
+                               (mailbox/admission.h) */
     uint64_t credits_to;
 };
 _Static_assert(sizeof(struct weft__step_state) <= WEFT__STEP_STATE_BYTES, "a step's state fits");

@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 
 #define VERIFIED 256u
 

@@ -5,7 +5,7 @@
 
 #include <weft/actor.h>
 
-#include "actor/fiber.h"
+#include "actor/fiber_actor.h"
 #include "actor/step_state.h"
 
 extern _Atomic(bool) weft__actor_tracing;

@@ -8,10 +8,10 @@
 #include <weft/file.h>
 #include <weft/net.h>
 
-#include "actor/command_request.h"
 #include "base/alloc.h"
 #include "base/nonnull.h"
 #include "buf/block.h"
+#include "command/command_request.h"
 
 /* The request of all these commands. */
 struct work {

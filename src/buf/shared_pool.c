@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-#include "base/lock.h"
 #include "buf/worker_cache.h"
+#include "lock/lock.h"
 
 static struct {
     struct weft__lock lock;

@@ -16,7 +16,7 @@ size_t weft__buf_shared_trim(void);
  * class. */
 void weft__buf_shared_add_stats(unsigned class, struct weft_buf_class_stats *out, size_t *larger);
 
-/* Around a fork, in the parent and in the child. For sched/fork.c. */
+/* Around a fork, in the parent and in the child. For pool/fork.c. */
 void weft__buf_shared_fork_prepare(void);
 void weft__buf_shared_fork_done(void);
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 
 struct weft__limits weft__buf_limits = {
     .worker_class = WEFT__LIMIT_WORKER_CLASS,

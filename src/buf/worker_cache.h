@@ -167,7 +167,7 @@ static inline void weft__buf_cache_put_local(struct weft__buf_cache *cache, weft
 }
 
 /* Around a fork, in the parent and in the child. In the child, the workers' caches have no owner.
- * For sched/fork.c. */
+ * For pool/fork.c. */
 void weft__buf_cache_fork_prepare(void);
 void weft__buf_cache_fork_done(void);
 

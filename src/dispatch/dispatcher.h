@@ -6,7 +6,7 @@
  *   running --stop--> stopping --only daemons left--> finishing --daemons ended--> finished
  *
  * Everything that other threads send to a group (posted functions, new fibers, the stop request)
- * passes the group's intake (sched/intake.h, with the proof). weft__group_settle decides whether
+ * passes the group's intake (queue/intake.h, with the proof). weft__group_settle decides whether
  * the group finishes. It runs after every turn in which the group could finish, and every arrival
  * and every end of a fiber causes a turn. The order in weft__group_settle:
  *   1. only daemons are left and nothing is on its way: cancel the daemons;
@@ -21,10 +21,10 @@
 #include <weft/dispatcher.h>
 #include <weft/sync.h>
 
-#include "base/lock.h"
+#include "lock/lock.h"
 #include "sched/group_scheduler.h"
-#include "sched/spawn.h"
-#include "sched/worker.h"
+#include "task/spawn.h"
+#include "worker/worker.h"
 
 #define WEFT__GROUPS 65536u /* group numbers; 0 means no group */
 

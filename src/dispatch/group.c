@@ -9,11 +9,11 @@
 #include "base/nonnull.h"
 #include "base/objname.h"
 #include "dispatch/dispatcher.h"
-#include "sched/cancel.h"
-#include "sched/ident.h"
+#include "fiber/cancel.h"
 #include "sched/pool.h"
-#include "sched/slab.h"
-#include "sched/spawn.h"
+#include "task/ident.h"
+#include "task/slab.h"
+#include "task/spawn.h"
 
 #define DEFAULT_SLICE 1024u
 

@@ -1,4 +1,4 @@
-/* File and path calls: each is one operation of net/file_op.h. */
+/* File and path calls: each is one operation of fdio/file_op.h. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -6,8 +6,8 @@
 
 #include <weft/file.h>
 
+#include "fdio/file_op.h"
 #include "io/fd.h"
-#include "net/file_op.h"
 
 static const struct weft__wait_kind open_kind = {.name = "open"};
 static const struct weft__wait_kind stat_kind = {.name = "stat"};

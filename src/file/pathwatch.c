@@ -13,7 +13,7 @@
 #include "base/atomic.h"
 #include "base/nonnull.h"
 #include "io/fd.h"
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 #define BUFFER_BYTES 4096 /* at least one event with the longest name */
 

@@ -1,16 +1,16 @@
 /* Steps that wait. Each wait first tries to complete at once and arms only if it cannot. */
 #include <errno.h>
 
+#include "chan/chan.h"
 #include "dispatch/dispatcher.h"
 #include "frame/frame.h"
-#include "sched/handle.h"
-#include "sched/ident.h"
+#include "future/future.h"
 #include "sched/pool.h"
-#include "sync/chan.h"
 #include "sync/cond.h"
 #include "sync/event.h"
-#include "sync/future.h"
 #include "sync/sem.h"
+#include "task/handle.h"
+#include "task/ident.h"
 
 #define MAX_CONDITIONS 64u
 

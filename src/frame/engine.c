@@ -2,8 +2,8 @@
 #include <errno.h>
 
 #include "frame/frame.h"
-#include "sched/ident.h"
 #include "sync/source.h"
+#include "task/ident.h"
 
 /* The input of a frame's next step: a value, or an error. */
 struct outcome {

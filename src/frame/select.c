@@ -1,8 +1,8 @@
-/* weft_select for frame fibers: the steps of sync/select.h, with the nodes in the frame. */
+/* weft_select for frame fibers: the steps of chan/select.h, with the nodes in the frame. */
 #include <errno.h>
 
+#include "chan/select.h"
 #include "frame/frame.h"
-#include "sync/select.h"
 #include "sync/source.h"
 
 #define MAX_CASES 64u

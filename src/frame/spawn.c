@@ -4,8 +4,8 @@
 #include "base/nonnull.h"
 #include "dispatch/dispatcher.h"
 #include "frame/frame.h"
-#include "sched/fork.h"
 #include "sched/pool.h"
+#include "task/fork.h"
 
 /* Mark the frame as used by a fiber; the fiber is not known yet. */
 static void claim(weft_frame *frame)

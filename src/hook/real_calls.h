@@ -26,7 +26,7 @@
 
 #include <weft/hook.h>
 
-#include "sched/hook_binding.h"
+#include "fiber/hook_binding.h"
 
 #include "base/atomic.h"
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 
 #define BUCKETS 256u
 #define OWNERS 4096u

@@ -16,8 +16,8 @@
 #include <weft/net.h>
 
 #include "base/alloc.h"
+#include "fdio/fd_exhaustion.h"
 #include "http/conn.h"
-#include "net/fd_exhaustion.h"
 #include "net/socket.h"
 
 #define PAUSE_NS 20000000 /* after descriptors or memory have run out */

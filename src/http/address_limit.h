@@ -7,7 +7,7 @@
 
 #include <weft/net.h>
 
-#include "base/lock.h"
+#include "lock/lock.h"
 
 #define WEFT__HTTP_ADDRESS_SLOTS 1024
 

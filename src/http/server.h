@@ -32,10 +32,10 @@
 #include <weft/timer.h>
 
 #include "base/atomic.h"
-#include "base/lock.h"
 #include "http/address_limit.h"
 #include "http/route.h"
 #include "http/shard.h"
+#include "lock/lock.h"
 
 struct weft__http_acceptor;
 

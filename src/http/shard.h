@@ -13,7 +13,7 @@
 #include <weft/http_parse.h>
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 
 struct weft__http_conn;
 struct weft_idle_member;

@@ -22,11 +22,11 @@
 #include <weft/pool.h>
 
 #include "base/atomic.h"
-#include "base/latch.h"
-#include "base/lock.h"
 #include "io/done.h"
 #include "io/fd.h"
 #include "io/op.h"
+#include "lock/latch.h"
+#include "lock/lock.h"
 
 #ifndef WEFT_URING
 #define WEFT_URING 0 /* set by the build: 1 if liburing was found */

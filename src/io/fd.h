@@ -49,9 +49,9 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
-#include "base/latch.h"
 #include "io/done.h"
 #include "io/op.h"
+#include "lock/latch.h"
 
 #define WEFT__CLOSED (-EBADFD)     /* result of a wait when the descriptor is closed */
 #define WEFT__RESUBMIT (-ERESTART) /* nothing was done: submit it again, to another driver */

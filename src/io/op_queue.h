@@ -5,9 +5,9 @@
 #ifndef WEFT_IO_OP_QUEUE_H
 #define WEFT_IO_OP_QUEUE_H
 
-#include "base/lock.h"
 #include "io/driver.h"
 #include "io/op.h"
+#include "lock/lock.h"
 
 struct weft__op_queue {
     struct weft__driver *driver; /* woken for operations that the owner has not found itself */

@@ -244,7 +244,7 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_UNLINK:
         io_uring_prep_unlinkat(sqe, op->fd, op->path, op->flags);
         break;
-    case WEFT__OP_TRUNCATE: /* performed by a thread (net/file_op.c): older kernels lack these
+    case WEFT__OP_TRUNCATE: /* performed by a thread (fdio/file_op.c): older kernels lack these
                                operations */
     case WEFT__OP_MKDIR:
         io_uring_prep_nop(sqe);

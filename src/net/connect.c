@@ -4,7 +4,7 @@
 
 #include <weft/net.h>
 
-#include "net/call.h"
+#include "fdio/call.h"
 #include "net/socket.h"
 
 static const struct weft__wait_kind connect_kind = {.name = "connect", .descriptor = true};

@@ -11,13 +11,13 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "base/nonnull.h"
 #include "base/objname.h"
 #include "io/op.h"
+#include "lock/lock.h"
 #include "sched/timer.h"
-#include "sched/waiter.h"
 #include "sync/source.h"
+#include "wait/waiter.h"
 
 #define DEFAULT_MAX 64u
 #define IDLE_NS 60000000000

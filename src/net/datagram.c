@@ -4,9 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "fdio/call.h"
+#include "fdio/message.h"
 #include "io/fd.h"
-#include "net/call.h"
-#include "net/message.h"
 #include "net/socket.h"
 
 /* --- opening ----------------------------------------------------------------------------- */

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "fdio/call.h"
+#include "fdio/fd_exhaustion.h"
 #include "io/fd.h"
-#include "net/call.h"
-#include "net/fd_exhaustion.h"
 #include "net/socket.h"
 
 #define BACKLOG 1024

@@ -25,11 +25,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/lock.h"
 #include "base/nonnull.h"
 #include "io/fd.h"
-#include "sched/fork.h"
+#include "lock/lock.h"
 #include "sched/pool.h"
+#include "task/fork.h"
 
 #define BUCKETS 256u
 

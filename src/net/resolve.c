@@ -30,8 +30,8 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 #include <ares.h>
 #include <netdb.h>
 
-#include "base/lock.h"
-#include "sched/worker.h"
+#include "lock/lock.h"
+#include "worker/worker.h"
 
 #define TRY_NS 2000000000
 #define TRY_MAX_MS 3600000 /* c-ares doubles it with each try */

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "io/fd.h"
 #include "net/addr_in_use.h"
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 #define RETRY_PAUSE_NS 2000000
 #define ALIVE_NS 100000000 /* a process that has the address for this long is not about to end */

@@ -16,10 +16,10 @@
 #include <weft/perf.h>
 
 #include "base/alloc.h"
-#include "base/lock.h"
 #include "base/nonnull.h"
 #include "base/objname.h"
-#include "sched/perf.h"
+#include "lock/lock.h"
+#include "worker/perf.h"
 
 #define BUCKETS 488u
 

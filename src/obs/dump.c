@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <string.h>
 
+#include "backtrace/sample.h"
 #include "base/alloc.h"
-#include "obs/sample.h"
-#include "sched/slab.h"
+#include "task/slab.h"
 
 #define SHOWN 8
 #define FRAMES 32

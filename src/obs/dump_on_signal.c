@@ -5,12 +5,12 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "base/futex.h"
-#include "base/lock.h"
 #include "base/thread.h"
+#include "lock/futex.h"
+#include "lock/lock.h"
 #include "obs/dump.h"
-#include "sched/fork.h"
-#include "sched/wake_source.h"
+#include "task/fork.h"
+#include "wait/wake_source.h"
 
 static struct weft__lock control_lock;
 /* under `control_lock` */

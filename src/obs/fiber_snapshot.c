@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backtrace/sample.h"
 #include "base/clock.h"
 #include "base/objname.h"
 #include "obs/fiber_wait.h"
-#include "obs/sample.h"
 #include "sched/group_scheduler.h"
-#include "sched/ident.h"
 #include "sched/pool.h"
-#include "sched/slab.h"
 #include "sched/stackless.h"
-#include "sched/waiter.h"
+#include "task/ident.h"
+#include "task/slab.h"
+#include "wait/waiter.h"
 
 _Atomic(weft__task_info_fn) weft__task_info_hook;
 

@@ -2,15 +2,15 @@
  * backtrace.
  *
  * Under its ident lock a fiber cannot end, so its name and its home are stable; only copying is
- * done there. A waiting fiber is held as well (sched/task.h), which keeps its stack and the object
+ * done there. A waiting fiber is held as well (task/task.h), which keeps its stack and the object
  * it waits on in place, also after the ident lock is released, until its stack is copied. */
 #ifndef WEFT_OBS_FIBER_SNAPSHOT_H
 #define WEFT_OBS_FIBER_SNAPSHOT_H
 
 #include <weft/inspect.h>
 
+#include "backtrace/unwind.h"
 #include "obs/task_info.h"
-#include "obs/unwind.h"
 #include "sched/stackless.h"
 
 #define WEFT__SNAPSHOT_FRAMES 128

@@ -5,11 +5,11 @@
 #include <sched.h>
 #include <string.h>
 
-#include "sched/handle.h"
 #include "sched/pool.h"
 #include "sched/stackless.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "task/handle.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 #define HOLD_TRIES 1000 /* another thread that inspects a fiber holds it for some microseconds */
 

@@ -5,15 +5,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "backtrace/sample.h"
+#include "backtrace/unwind.h"
 #include "base/clock.h"
-#include "base/lock.h"
-#include "fiber/sanitizer.h"
+#include "context/sanitizer.h"
+#include "lock/lock.h"
 #include "obs/fiber_wait.h"
-#include "obs/sample.h"
-#include "obs/unwind.h"
-#include "sched/slab.h"
-#include "sched/wake_source.h"
-#include "sched/watchdog.h"
+#include "task/slab.h"
+#include "wait/wake_source.h"
+#include "watchdog/watchdog.h"
 
 #define MAX_FIBERS 100 /* in one report */
 #define MAX_WAITING_THREADS 32

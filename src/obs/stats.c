@@ -9,10 +9,10 @@
 #include "base/objname.h"
 #include "buf/bufs.h"
 #include "sched/group_scheduler.h"
-#include "sched/ident.h"
 #include "sched/pool.h"
-#include "sched/slab.h"
 #include "sched/stackless.h"
+#include "task/ident.h"
+#include "task/slab.h"
 
 static uint64_t read_count(const _Atomic(uint64_t) *counter)
 {

@@ -21,9 +21,9 @@
 #include "base/atomic.h"
 #include "obs/fiber_wait.h"
 #include "obs/report.h"
-#include "sched/ident.h"
-#include "sched/slab.h"
-#include "sched/watchdog.h"
+#include "task/ident.h"
+#include "task/slab.h"
+#include "watchdog/watchdog.h"
 
 struct cycle {
     struct weft__fiber_wait

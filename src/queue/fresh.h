@@ -64,7 +64,7 @@ static inline uint64_t weft__fresh_length(const struct weft__fresh *fresh)
 int weft__fresh_make_room_local(struct weft__fresh *fresh);
 
 /* Owner only. -ENOMEM: full and cannot grow; the caller then uses the global queue. The store of
- * bottom is seq_cst because a spawner next checks for a parked worker (sched/idle.h). */
+ * bottom is seq_cst because a spawner next checks for a parked worker (idle/idle.h). */
 static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft__link *item)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);

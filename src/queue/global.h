@@ -5,7 +5,7 @@
  * for one foreign cache line after the other, whereas the addresses of an array's items are all
  * known at once. If the array cannot grow, items go to an overflow chain after it, so that a push
  * never fails. The store of the length that ends emptiness is seq_cst: it is the "publish" half of
- * the argument in sched/idle.h. Later stores need not be, because a worker that checks afterwards
+ * the argument in idle/idle.h. Later stores need not be, because a worker that checks afterwards
  * and still reads zero has been seen, parked, by the pusher that ended the emptiness.
  */
 #ifndef WEFT_QUEUE_GLOBAL_H
@@ -15,7 +15,7 @@
 
 #include "base/atomic.h"
 #include "base/link.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 
 struct weft__global {
     /* under lock */

@@ -25,7 +25,7 @@ static inline void weft__inbox_init(struct weft__inbox *inbox)
 
 /* Any thread. True: the inbox was empty, so the caller wakes the consumer; later producers before
  * the same drain need not. The seq_cst CAS is the "publish, then check" of that wake:
- * sched/parker.h. */
+ * idle/parker.h. */
 static inline bool weft__inbox_push_remote(struct weft__inbox *inbox, struct weft__link *item)
 {
     struct weft__link *newest = atomic_load_explicit(&inbox->newest, memory_order_relaxed);

@@ -54,7 +54,7 @@ static inline uint64_t weft__ring_length(const struct weft__ring *ring)
 }
 
 /* Owner only. False: full. `order` is release, or seq_cst if the caller next checks for a parked
- * worker to wake (the other half of that argument is in sched/idle.h). */
+ * worker to wake (the other half of that argument is in idle/idle.h). */
 static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__link *item,
                                          memory_order order)
 {

@@ -6,11 +6,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fiber/stack.h"
-#include "sched/fork.h"
-#include "sched/ident.h"
-#include "sched/slab.h"
+#include "context/stack.h"
 #include "sched/stackless.h"
+#include "task/fork.h"
+#include "task/ident.h"
+#include "task/slab.h"
 
 #define ALT_BYTES ((size_t)64 * 1024)
 

@@ -5,7 +5,7 @@
 #include <weft/scope.h>
 
 #include "base/assert.h"
-#include "sched/fork.h"
+#include "task/fork.h"
 
 #define KEYS 16u
 

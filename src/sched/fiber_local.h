@@ -2,7 +2,7 @@
 #ifndef WEFT_SCHED_FIBER_LOCAL_H
 #define WEFT_SCHED_FIBER_LOCAL_H
 
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 /* At the fiber's end, on its own stack: runs cleanups from the top, then destructors of its
  * locals, and repeats until neither adds another. */

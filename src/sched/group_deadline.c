@@ -1,8 +1,8 @@
 #include "sched/group_deadline.h"
 
-#include "sched/deadline.h"
 #include "sched/group_scheduler.h"
 #include "sched/stackless.h"
+#include "task/deadline.h"
 
 void weft__group_deadline_expire(struct weft__timer *timer, void *arg)
 {
@@ -15,7 +15,7 @@ void weft__group_deadline_expire(struct weft__timer *timer, void *arg)
     firing->due_last = timer;
 }
 
-/* A stackless task keeps its timer from an earlier wait (sched/deadline.h). The timer may be too
+/* A stackless task keeps its timer from an earlier wait (task/deadline.h). The timer may be too
  * early for the current wait, and is then postponed, if the task is still in that wait. */
 static bool is_early(const struct weft__deadline *node, int64_t now)
 {

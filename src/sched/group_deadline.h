@@ -11,9 +11,6 @@
 
 #include "sched/timer.h"
 
-/* A callback for weft__timer_init: lists the deadline of a dispatcher's task. `arg` is the struct
- * weft__firing. */
-void weft__group_deadline_expire(struct weft__timer *timer, void *arg);
 /* After an advance of this wheel: ends the listed waits, in the order of their deadlines. */
 void weft__group_deadline_fire(struct weft__wheel *wheel, struct weft__firing *firing);
 

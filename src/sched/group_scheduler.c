@@ -4,7 +4,7 @@
 #include "sched/pool.h"
 #include "sched/stackless.h"
 #include "sched/switch.h"
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 void weft__group_sched_init(struct weft__group_sched *r, struct weft__worker *w)
 {
@@ -72,7 +72,7 @@ void weft__group_sched_yield(struct weft__group_sched *r, struct weft__task *tas
 void weft__group_sched_start(struct weft__group_sched *r, struct weft__task *task)
 {
     struct weft__group_queues *queues = weft__group_sched_queues(r, task);
-    bool front = task->turn != 0; /* requested by its creator: add_to_group in sched/fiber.c */
+    bool front = task->turn != 0; /* requested by its creator: add_to_group in fiber/fiber.c */
     task->turn = r->round + task->signals - 1;                     /* the start counts as one
                                                                     * wake-up */
     atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* the only worker */

@@ -1,5 +1,5 @@
 /* The group scheduler: decides, in rounds, what a dispatcher's only worker runs next. It replaces
- * the order described in sched/worker.h.
+ * the order described in worker/worker.h.
  *
  * A dispatcher's fibers belong to groups. A round:
  *   1. accept what other threads have sent;
@@ -35,20 +35,20 @@
  * to do, four count as one.
  *
  * Before it sleeps, a dispatcher that received hand-offs from other threads within moments spins
- * for the next one (sched/spin.h). Timers and I/O are no reason to spin, and end the spinning.
+ * for the next one (idle/spin.h). Timers and I/O are no reason to spin, and end the spinning.
  *
  * Everything here belongs to the worker's own thread, except the two inboxes and the intakes
- * (sched/intake.h). */
+ * (queue/intake.h). */
 #ifndef WEFT_SCHED_GROUP_SCHEDULER_H
 #define WEFT_SCHED_GROUP_SCHEDULER_H
 
 #include "base/link.h"
+#include "idle/spin.h"
 #include "queue/inbox.h"
-#include "sched/intake.h"
+#include "queue/intake.h"
+#include "queue/task_list.h"
 #include "sched/run_order.h"
-#include "sched/spin.h"
-#include "sched/task.h"
-#include "sched/task_list.h"
+#include "task/task.h"
 
 struct weft__group_sched;
 

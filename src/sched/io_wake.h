@@ -1,7 +1,7 @@
 /* Waking the tasks whose waits io has returned (io/done.h): io's waiters are tasks.
  *
  * A worker that dispatches queues what it wakes after the tasks that are ready already
- * (sched/io.c). Everybody else, who closes a descriptor, uses a batch:
+ * (sched/worker_io.c). Everybody else, who closes a descriptor, uses a batch:
  *
  *   struct weft__io_batch batch;
  *   weft__io_batch_init(&batch);

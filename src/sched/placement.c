@@ -7,9 +7,9 @@
  * A task that may run anywhere is never where only one worker can reach it.
  */
 #include "sched/group_scheduler.h"
-#include "sched/ident.h"
 #include "sched/pool.h"
-#include "sched/worker.h"
+#include "task/ident.h"
+#include "worker/worker.h"
 
 void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_order order)
 {

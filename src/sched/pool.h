@@ -10,12 +10,12 @@
 #include <weft/pool.h>
 
 #include "base/assert.h"
-#include "base/lock.h"
+#include "idle/idle.h"
+#include "lock/lock.h"
 #include "queue/global.h"
-#include "sched/ident.h"
-#include "sched/idle.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "task/ident.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 enum weft__pool_phase {
     WEFT__POOL_CREATED,
@@ -57,7 +57,7 @@ struct weft_pool {
     alignas(WEFT__CACHE_LINE) _Atomic(int) phase;
     _Atomic(uint32_t) exiting;       /* threads leave their loops when they run out of work */
     _Atomic(uint32_t) drain_awaited; /* a stop waits for the drain: idle workers check for it */
-    _Atomic(uint32_t) cancelling;    /* flags of sched/ident.h that all fibers have from now on */
+    _Atomic(uint32_t) cancelling;    /* flags of task/ident.h that all fibers have from now on */
     /* Number of stalled workers with timers or I/O: other workers serve these at their ticks. */
     _Atomic(uint32_t) stalled_workers;
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers spawned from outside */
@@ -109,7 +109,7 @@ static inline void weft__pool_visit_end(weft_pool *pool)
     atomic_fetch_sub_explicit(&pool->visitors, 1, memory_order_release); /* pairs: destroy */
 }
 
-/* Around a fork; the child has no pools, and its thread is not a worker. For sched/fork.c. */
+/* Around a fork; the child has no pools, and its thread is not a worker. For pool/fork.c. */
 void weft__pool_fork_prepare(void);
 void weft__pool_fork_parent(void);
 void weft__pool_fork_child(void);

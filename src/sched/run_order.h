@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
-#include "sched/task.h"
+#include "task/task.h"
 
 struct weft__run_order {
     _Atomic(uint64_t) hash; /* written by the worker only */

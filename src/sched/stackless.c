@@ -1,9 +1,9 @@
 #include "sched/stackless.h"
 
 #include "base/clock.h"
-#include "sched/deadline.h"
 #include "sched/group_deadline.h"
 #include "sched/pool.h"
+#include "task/deadline.h"
 
 void weft__stackless_run(struct weft__worker *w, struct weft__task *task)
 {

@@ -10,9 +10,9 @@
 #ifndef WEFT_SCHED_STACKLESS_H
 #define WEFT_SCHED_STACKLESS_H
 
-#include "sched/spawn.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "task/spawn.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 /* How a step ended. */
 enum weft__stackless_step {

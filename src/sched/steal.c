@@ -1,7 +1,7 @@
 /* Work stealing: what one worker takes from another. */
 #include "sched/pool.h"
-#include "sched/trace.h"
-#include "sched/worker.h"
+#include "worker/trace.h"
+#include "worker/worker.h"
 
 #define STEAL_FRESH 32u /* at most, per steal */
 

@@ -1,4 +1,4 @@
-/* The hot path: pick, switch, and the work after a switch. The rules are in sched/worker.h. */
+/* The hot path: pick, switch, and the work after a switch. The rules are in worker/worker.h. */
 #include <sched.h>
 
 #include <weft/fiber.h>
@@ -6,13 +6,13 @@
 #include "base/assert.h"
 #include "sched/fiber_local.h"
 #include "sched/group_scheduler.h"
-#include "sched/ident.h"
-#include "sched/parent.h"
 #include "sched/pool.h"
 #include "sched/stackless.h"
 #include "sched/switch.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "task/ident.h"
+#include "task/parent.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 _Thread_local struct weft__worker *weft__worker_tls __attribute__((tls_model("initial-exec")));
 

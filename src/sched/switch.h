@@ -1,6 +1,6 @@
 /* One switch, in parts that are inlined into the function that suspends: pick, leave, and the work
  * for the fiber that was switched away from. Rare parts are in sched/switch.c; the rules are in
- * sched/worker.h.
+ * worker/worker.h.
  *
  * The parts are a template with two instances, one for the workers of a pool and one for those of a
  * dispatcher. A part that differs takes the scheduler as a constant, so that neither instance tests
@@ -18,8 +18,8 @@
 
 #include "sched/pool.h"
 #include "sched/stackless.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 #define WEFT__WAIT_LINES 5u /* cache lines: the frames of a switch, a wait and a call */
 #define WEFT__TLB_BATCH 48u /* stacks whose addresses are translated at the same time */
@@ -34,7 +34,7 @@ WEFT__HOT void weft__set_current(struct weft__worker *w, struct weft__task *task
 
 /* Which instance of the template. */
 enum weft__scheduler {
-    WEFT__SCHEDULER_POOL,   /* the order of sched/worker.h */
+    WEFT__SCHEDULER_POOL,   /* the order of worker/worker.h */
     WEFT__SCHEDULER_GROUPS, /* the order of sched/group_scheduler.h */
 };
 

@@ -3,8 +3,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/nonnull.h"
-#include "sched/handle.h"
 #include "sched/pool.h"
+#include "task/handle.h"
 
 #define BATCH_RUN 256u /* timers set under one lock acquisition */
 

@@ -29,9 +29,9 @@
 #include <weft/timer.h>
 
 #include "base/link.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
 #include "time/wheel.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 struct weft__user_timer_run;
 

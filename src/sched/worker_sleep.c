@@ -1,11 +1,12 @@
 /* How a worker without work goes to sleep: the last check, the nearest timer, the wait itself, and
  * the notifications around it. The protocol between workers that fall asleep and submitters is that
- * of sched/idle.h.
+ * of idle/idle.h.
  */
 #include "base/clock.h"
+#include "idle/awake_count.h"
 #include "sched/group_scheduler.h"
 #include "sched/pool.h"
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 #define SHORT_WAIT_NS 10000   /* a wait for I/O this short was no sleep */
 #define DENSE_NS 500000       /* timers that are closer together than this, */

@@ -12,8 +12,8 @@
 #include <weft/stream.h>
 
 #include "base/assert.h"
-#include "base/lock.h"
 #include "base/nonnull.h"
+#include "lock/lock.h"
 #include "stream/drain.h"
 
 #define HIGH_WATER ((size_t)1 << 20)

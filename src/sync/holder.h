@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "base/cpu.h"
-#include "sched/ident.h"
-#include "sched/worker.h"
+#include "task/ident.h"
+#include "worker/worker.h"
 
 enum {
     WEFT__HOLDER_THREAD = 4, /* ORed with tid << 3 */

@@ -3,9 +3,9 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/membarrier.h"
 #include "base/nonnull.h"
 #include "base/thread.h"
+#include "lock/membarrier.h"
 #include "sched/pool.h"
 
 enum {

@@ -14,7 +14,7 @@
  * under the lock. The same holds for WRITER without readers: a thread that sets WRITER while QUEUED
  * is set may ignore tentative readers.
  *
- * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/reader_slot.h) is named in
+ * Reader slots (biased readers, cf. BRAVO). A thread whose slot (worker/reader_slot.h) is named in
  * the word need not count its readers:
  *
  *   reader, on the slot's thread                 writer, on another thread

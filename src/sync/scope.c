@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nonnull.h"
-#include "sched/cancel.h"
+#include "fiber/cancel.h"
 #include "sched/fiber_local.h"
-#include "sched/ident.h"
 #include "sched/pool.h"
 #include "sched/stackless.h"
 #include "sync/holder.h"
+#include "task/ident.h"
 
 #define EXPIRE_BATCH 256 /* children the timer cancels; a waiting parent cancels the rest */
 

@@ -4,8 +4,8 @@
 
 #include <weft/scope.h>
 
-#include "sched/parent.h"
 #include "sync/source.h"
+#include "task/parent.h"
 #include "time/wheel.h"
 
 struct weft__child;

@@ -15,10 +15,10 @@
 #include <weft/sync.h>
 
 #include "base/assert.h"
-#include "base/lock.h"
+#include "lock/lock.h"
 #include "sched/group_scheduler.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 #define WEFT__OVERLAY __attribute__((may_alias))
 

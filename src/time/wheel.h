@@ -56,7 +56,7 @@
 
 #include "base/assert.h"
 #include "base/atomic.h"
-#include "base/latch.h"
+#include "lock/latch.h"
 
 #define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
 #ifdef WEFT_EXPLORE

@@ -5,8 +5,8 @@
 #include <weft/actor.h>
 #include <weft/weft.h>
 
-#include "actor/forced_stop.h"
 #include "check.h"
+#include "host/forced_stop.h"
 
 static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {

@@ -5,7 +5,7 @@
 #include "buf/block.h"
 #include "buf/bufs.h"
 #include "buf/worker_cache.h"
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 static struct weft_buf_stats stats(void)
 {

@@ -1,7 +1,7 @@
 /* Dispatchers in a forked child: docs/fork.md. */
 /* not under: qemu asan tsan */
 #include "dispatch/fixture.h"
-#include "sched/forks.h"
+#include "pool/forks.h"
 
 static void *sleeps_and_adds(void *arg)
 {

@@ -4,8 +4,8 @@
 
 #include <weft/dispatcher.h>
 
+#include "context/sanitizer.h"
 #include "dispatch/fixture.h"
-#include "fiber/sanitizer.h"
 
 #if WEFT__ASAN
 #include <sanitizer/lsan_interface.h>

@@ -1,419 +1,248 @@
-/* Stacks without a scheduler: size classes, credits, caches, trimming, high-water marks. */
-/* labels: valgrind */
-#include "fiber/stack.h"
+/* Fiber stacks: sizes, when a stack is attached, high-water marks. */
+#include "context/stack.h"
 
-#include <errno.h>
-#include <pthread.h>
+#include "context/overflow.h"
+#include "pool/fixture.h"
 
-#include "base/alloc.h"
-#include "base/rand.h"
-#include "check.h"
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 
-#define SMALLEST 0u
+/* --- sizes ----------------------------------------------------------------------------------- */
 
-static size_t page_bytes(void)
+static void *own_size(void *arg)
 {
-    return (size_t)sysconf(_SC_PAGESIZE);
+    size_t size, high_water;
+    (void)arg;
+    CHECK_EQ(weft_fiber_stack(weft_self(), &size, &high_water), 0);
+    CHECK(high_water > 0 && high_water <= size);
+    return (void *)size;
 }
 
-static size_t trim_to(size_t keep)
+static size_t size_given(weft_pool *pool, size_t wanted)
 {
-    return weft__stack_trim(keep, SIZE_MAX);
+    struct weft_fiber_opts opts = {.stack_bytes = wanted};
+    weft_fiber fiber;
+    void *size;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, own_size, NULL, &opts), 0);
+    CHECK_EQ(weft_join(fiber, &size, WEFT_FOREVER), 0);
+    return (size_t)size;
 }
 
-TEST(stack_size_maps_to_smallest_sufficient_class)
+TEST(fiber_gets_at_least_requested_stack)
 {
-    CHECK_EQ(weft__stack_class(0), 0);
-    CHECK_EQ(weft__stack_class(1), 0);
-    CHECK_EQ(weft__stack_class(16 * 1024), 0);
-    CHECK_EQ(weft__stack_class(16 * 1024 + 1), 1);
-    CHECK_EQ(weft__stack_class(64 * 1024), 2);
-    CHECK_EQ(weft__stack_class((size_t)64 << 20), WEFT__STACK_CLASSES - 1);
-    CHECK_EQ(weft__stack_class(((size_t)64 << 20) + 1), -EINVAL);
-    CHECK_EQ(weft__stack_class(SIZE_MAX), -EINVAL);
-    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
-        CHECK_EQ(weft__stack_class(weft__stack_bytes(class)), class);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .stack_bytes = 200000});
+    CHECK_EQ(size_given(pool, 0), 256 * 1024); /* the pool's default */
+    CHECK_EQ(size_given(pool, 1), 16 * 1024);
+    CHECK_EQ(size_given(pool, 16 * 1024 + 1), 32 * 1024);
+    CHECK_EQ(size_given(pool, 64 * 1024), 64 * 1024);
+    CHECK_EQ(size_given(pool, (size_t)64 << 20), (size_t)64 << 20);
+    struct weft_fiber_opts opts = {.stack_bytes = ((size_t)64 << 20) + 1};
+    CHECK_EQ(weft_pool_spawn(pool, NULL, own_size, NULL, &opts), -EINVAL);
+    pool_close(pool);
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.stack_bytes = SIZE_MAX}), -EINVAL);
+}
+
+static void *use_large_stack(void *arg)
+{
+    recurse_below(__builtin_frame_address(0), ((size_t)1 << 20) - 16 * 1024);
+    return arg;
+}
+
+TEST(large_stack_is_usable_to_its_end)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct weft_fiber_opts opts = {.stack_bytes = 1 << 20};
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, use_large_stack, NULL, &opts), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
+/* --- high-water marks ------------------------------------------------------------------------- */
+
+static void *park(void *arg)
+{
+    CHECK_EQ(weft_fiber_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *sink_then_park(void *depth)
+{
+    recurse_below(__builtin_frame_address(0), (size_t)depth);
+    return park(NULL);
+}
+
+static size_t high_water_of(weft_fiber fiber)
+{
+    size_t size, high_water;
+    CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
+    return high_water;
+}
+
+static void *measure_marks(void *arg)
+{
+    size_t depths[] = {0, 20 * 1024, 100 * 1024, 240 * 1024};
+    for (int i = 0; i < 4; i++) {
+        struct weft_fiber_opts opts = {.stack_bytes = 256 * 1024};
+        weft_fiber fiber;
+        CHECK_EQ(weft_spawn(&fiber, sink_then_park, (void *)depths[i], &opts), 0);
+        await_state(fiber, WEFT_FIBER_WAITING);
+        size_t mark = high_water_of(fiber); /* of another, suspended fiber */
+        CHECK(mark >= depths[i]);
+        CHECK(mark <= depths[i] + 8 * 1024 + 2 * PAGE); /* first frames, one too many */
+        CHECK_EQ(mark % PAGE, 0);
+        CHECK_EQ(weft_fiber_unpark(fiber), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     }
+    return arg;
 }
 
-/* --- one stack ------------------------------------------------------------------------ */
-
-static struct weft__stack *take_one(unsigned class)
+TEST(stack_high_water_mark_follows_deepest_call)
 {
-    CHECK_EQ(weft__stack_credit_take(class, 1), 0);
-    return weft__stack_get_slow(class);
+    run_in_fiber(1, measure_marks, NULL);
 }
 
-static void give_one(struct weft__stack *stack, unsigned class)
+TEST(fiber_without_stack_has_no_high_water_mark)
 {
-    weft__stack_put_slow(stack, class);
-    weft__stack_credit_give(class, 1);
+    size_t size = 1, high_water = 1;
+    weft_fiber fiber;
+    CHECK_EQ(weft_fiber_create(&fiber, park, NULL, NULL), 0);
+    CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
+    CHECK_EQ(size, 0);
+    CHECK_EQ(high_water, 0);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_fiber_submit(fiber, pool, WEFT_ANY_WORKER), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
+    CHECK_EQ(size, 64 * 1024);
+    CHECK_EQ(weft_fiber_unpark(fiber), 0);
+    await_state(fiber, WEFT_FIBER_DONE);
+    CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), 0);
+    CHECK_EQ(size, 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_stack(fiber, &size, &high_water), -ESRCH);
+    pool_close(pool);
 }
 
-TEST(every_byte_of_every_stack_class_is_usable)
+static void *ask_marks(void *fiber)
 {
-    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
-        struct weft__stack *stack = take_one(class);
-        char *bottom = weft__stack_bottom(stack, class);
-        CHECK_EQ(stack->top - bottom, weft__stack_bytes(class));
-        CHECK_EQ((uintptr_t)stack->top % page_bytes(), 0);
-        for (char *at = bottom; at < stack->top; at += page_bytes() * 16) {
-            *at = 1;
-        }
-        stack->top[-1] = 1;
-        give_one(stack, class);
+    for (int i = 0; i < 500; i++) {
+        size_t size, high_water;
+        int err = weft_fiber_stack(*(weft_fiber *)fiber, &size, &high_water);
+        CHECK(err == 0 || err == -ESRCH);
+        CHECK(err || high_water <= size);
     }
-    trim_to(0);
-}
-
-TEST(fault_address_maps_to_stack_above_its_guard)
-{
-    struct weft__stack *one = take_one(SMALLEST), *two = take_one(SMALLEST);
-    char *bottom = weft__stack_bottom(one, SMALLEST);
-    unsigned class = 99;
-    CHECK(weft__stack_of_guard(bottom - 1, &class) == one);
-    CHECK_EQ(class, SMALLEST);
-    CHECK(weft__stack_of_guard(bottom - WEFT__STACK_GUARD, &class) == one);
-    CHECK(weft__stack_of_guard(weft__stack_bottom(two, SMALLEST) - 100, &class) == two);
-    CHECK(weft__stack_of_guard(bottom, &class) == NULL);
-    CHECK(weft__stack_of_guard(one->top - 1, &class) == NULL);
-    CHECK(weft__stack_of_guard(NULL, &class) == NULL);
-    CHECK(weft__stack_of_guard(&class, &class) == NULL);
-    give_one(one, SMALLEST);
-    give_one(two, SMALLEST);
-}
-
-TEST(high_water_mark_is_deepest_touched_page)
-{
-    unsigned class = 4;
-    size_t size = weft__stack_bytes(class), page = page_bytes();
-    trim_to(0);
-    struct weft__stack *stack = take_one(class);
-    CHECK_EQ(weft__stack_high_water(stack, class), 0);
-    stack->top[-1] = 1;
-    CHECK_EQ(weft__stack_high_water(stack, class), page);
-    stack->top[-(ptrdiff_t)page - 1] = 1;
-    CHECK_EQ(weft__stack_high_water(stack, class), 2 * page);
-    stack->top[-(ptrdiff_t)size / 2] = 1; /* pages in between were never present */
-    CHECK_EQ(weft__stack_high_water(stack, class), size / 2);
-    *weft__stack_bottom(stack, class) = 1;
-    CHECK_EQ(weft__stack_high_water(stack, class), size);
-    give_one(stack, class);
-}
-
-TEST(trim_releases_pages_and_stack_is_as_new)
-{
-    unsigned class = 3;
-    struct weft__stack *stack = take_one(class);
-    char *bottom = weft__stack_bottom(stack, class);
-    memset(bottom, 0x55, weft__stack_bytes(class));
-    give_one(stack, class);
-    CHECK_EQ(trim_to(1), 0); /* one may be kept */
-    CHECK(trim_to(0) >= 1);
-    CHECK_EQ(weft__stack_warm(), 0);
-    CHECK_EQ(trim_to(0), 0);
-    struct weft__stack *again = take_one(class);
-    CHECK(again == stack); /* a cold stack before one that was never used */
-    CHECK_EQ(weft__stack_high_water(again, class), 0);
-    CHECK_EQ(bottom[0], 0);
-    memset(bottom, 0x55, weft__stack_bytes(class));
-    give_one(again, class);
-}
-
-TEST(trim_stops_at_requested_limit)
-{
-    unsigned class = 1;
-    struct weft__stack *stacks[8];
-    trim_to(0);
-    for (int i = 0; i < 8; i++) {
-        stacks[i] = take_one(class);
-    }
-    for (int i = 0; i < 8; i++) {
-        give_one(stacks[i], class);
-    }
-    CHECK_EQ(weft__stack_warm(), 8);
-    CHECK_EQ(weft__stack_trim(0, 3), 3);
-    CHECK_EQ(weft__stack_warm(), 5);
-    CHECK_EQ(weft__stack_trim(4, 3), 1);
-    CHECK_EQ(weft__stack_trim(4, 3), 0);
-    CHECK_EQ(weft__stack_trim(0, SIZE_MAX), 4);
-}
-
-TEST(warm_stack_is_taken_before_cold_stack)
-{
-    unsigned class = 1;
-    struct weft__stack *one = take_one(class), *two = take_one(class);
-    give_one(one, class);
-    trim_to(0);
-    give_one(two, class);
-    struct weft__stack *first = take_one(class), *second = take_one(class);
-    CHECK(first == two);
-    CHECK(second == one);
-    give_one(first, class);
-    give_one(second, class);
-}
-
-/* --- caches ----------------------------------------------------------------------------- */
-
-TEST(stack_cache_is_bounded_and_returns_all_stacks)
-{
-    struct weft__stack_cache cache = {0};
-    struct weft__stack *stacks[2 * WEFT__STACK_CACHE];
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, 2 * WEFT__STACK_CACHE), 0);
-    for (unsigned i = 0; i < 2 * WEFT__STACK_CACHE; i++) {
-        stacks[i] = weft__stack_get_slow(SMALLEST);
-    }
-    trim_to(0);
-    for (unsigned i = 0; i < 2 * WEFT__STACK_CACHE; i++) {
-        weft__stack_cache_put(&cache, stacks[i], SMALLEST);
-    }
-    CHECK(cache.count[SMALLEST] <= WEFT__STACK_CACHE);
-    CHECK(cache.count[SMALLEST] > 0);
-    CHECK_EQ(weft__stack_warm(), 2 * WEFT__STACK_CACHE - cache.count[SMALLEST]);
-    CHECK(weft__stack_cache_get(&cache, SMALLEST) ==
-          stacks[cache.count[SMALLEST]]); /* last in, first out */
-    weft__stack_cache_put(&cache, stacks[cache.count[SMALLEST]], SMALLEST);
-    weft__stack_cache_flush(&cache);
-    CHECK_EQ(cache.count[SMALLEST], 0);
-    CHECK(weft__stack_cache_get(&cache, SMALLEST) == NULL);
-    CHECK_EQ(weft__stack_warm(), 2 * WEFT__STACK_CACHE);
-    weft__stack_cache_deinit(&cache);
-    weft__stack_credit_give(SMALLEST, 2 * WEFT__STACK_CACHE);
-}
-
-/* --- credits ----------------------------------------------------------------------------- */
-
-/* With no memory for more, each issued credit is worth one stack. */
-static size_t take_all_credits(unsigned class)
-{
-    size_t credits = 0;
-    int err;
-    weft__alloc_fail_after(1, true);
-    while ((err = weft__stack_credit_take(class, 1)) == 0) {
-        credits++;
-    }
-    CHECK_EQ(err, -ENOMEM);
-    return credits;
-}
-
-TEST(issued_credits_never_exceed_available_stacks)
-{
-    struct weft__stack_totals totals;
-    struct weft__stack_cache cache = {0};
-    struct weft__stack *kept[WEFT__STACK_CACHE];
-    for (unsigned i = 0; i < WEFT__STACK_CACHE; i++) {
-        kept[i] = take_one(SMALLEST);
-    }
-    for (unsigned i = 0; i < WEFT__STACK_CACHE; i++) {
-        weft__stack_cache_put(&cache, kept[i], SMALLEST);
-    }
-    weft__stack_credit_give(SMALLEST, WEFT__STACK_CACHE);
-    CHECK_EQ(cache.count[SMALLEST], WEFT__STACK_CACHE); /* not reachable for other threads */
-    size_t credits = take_all_credits(SMALLEST);
-    weft__stack_totals(&totals);
-    CHECK(credits > 0);
-    CHECK(credits < totals.reserved_bytes / (weft__stack_bytes(SMALLEST) + WEFT__STACK_GUARD));
-    struct weft__stack **stacks = malloc(credits * sizeof *stacks);
-    CHECK(stacks != NULL);
-    for (size_t i = 0; i < credits; i++) {
-        stacks[i] = weft__stack_get_slow(SMALLEST);
-        atomic_store(&stacks[i]->user, (void *)&stacks[i]);
-    }
-    for (size_t i = 0; i < credits; i++) {
-        CHECK(atomic_load(&stacks[i]->user) == (void *)&stacks[i]); /* none was handed out twice */
-        weft__stack_put_slow(stacks[i], SMALLEST);
-    }
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM); /* freeing a stack gives no credit */
-    weft__stack_credit_give(SMALLEST, credits);
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, credits), 0);
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM);
-    weft__alloc_fail_after(0, false);
-    CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), 0); /* and there is memory again */
-    weft__stack_credit_give(SMALLEST, credits + 1);
-    weft__stack_cache_deinit(&cache);
-    free(stacks);
-}
-
-TEST(cached_stacks_do_not_use_up_all_credits)
-{
-    enum { CACHES = 8 };
-    static struct weft__stack_cache caches[CACHES];
-    unsigned class = 2;
-    CHECK_EQ(weft__stack_credit_take(class, 1), 0);
-    weft__stack_credit_give(class, 1);
-    size_t before = take_all_credits(class);
-    weft__stack_credit_give(class, before);
-    for (unsigned i = 0; i < CACHES; i++) {
-        CHECK_EQ(weft__stack_credit_take(class, 1), 0);
-        weft__stack_cache_put(&caches[i], weft__stack_get_slow(class), class);
-        weft__stack_credit_give(class, 1);
-    }
-    size_t after = take_all_credits(class);
-    printf("credits: %zu, with caches: %zu\n", before, after);
-    CHECK(after >= before / 2);
-    weft__stack_credit_give(class, after);
-    for (unsigned i = 0; i < CACHES; i++) {
-        weft__stack_cache_deinit(&caches[i]);
-    }
-    CHECK_EQ(take_all_credits(class), before);
-    weft__stack_credit_give(class, before);
-    weft__alloc_fail_after(0, false);
-}
-
-static size_t address_space(void)
-{
-    FILE *statm = fopen("/proc/self/statm", "r");
-    unsigned long pages;
-    CHECK(statm != NULL);
-    CHECK_EQ(fscanf(statm, "%lu", &pages), 1);
-    fclose(statm);
-    return pages * page_bytes();
-}
-
-TEST(refused_credit_leaks_nothing)
-{
-    struct weft__stack_totals before, after;
-    size_t credits = take_all_credits(SMALLEST);
-    weft__stack_totals(&before);
-    size_t space_before = address_space();
-    for (int i = 0; i < 1000; i++) {
-        weft__alloc_fail_after(1 + i % 2, true); /* the table of a chunk, or its stacks */
-        CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM);
-    }
-    CHECK(address_space() < space_before + ((size_t)1 << 20));
-    weft__alloc_fail_after(0, false);
-    weft__stack_totals(&after);
-    weft__stack_credit_give(SMALLEST, credits);
-    CHECK_EQ(after.reserved_bytes, before.reserved_bytes);
-    CHECK_EQ(after.chunks, before.chunks);
-}
-
-TEST(refused_large_reservation_falls_back_to_needed_size)
-{
-    struct weft__stack_totals before, after;
-    unsigned class = 5;
-    size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
-    CHECK_EQ(weft__stack_credit_take(class, 1), 0);
-    size_t credits = take_all_credits(class) + 1;
-    weft__stack_totals(&before);
-    weft__alloc_fail_after(2, false); /* the stacks of the first, largest request */
-    CHECK_EQ(weft__stack_credit_take(class, 2), 0);
-    weft__alloc_fail_after(0, false);
-    weft__stack_totals(&after);
-    CHECK_EQ(after.reserved_bytes, before.reserved_bytes + 2 * stride);
-    struct weft__stack *stack = weft__stack_get_slow(class);
-    memset(weft__stack_bottom(stack, class), 1, weft__stack_bytes(class));
-    weft__stack_put_slow(stack, class);
-    weft__stack_credit_give(class, credits + 2);
-}
-
-/* --- all operations at once ------------------------------------------------------------------ */
-
-#define HOLDERS 4
-#define MAX_HELD 100
-
-/* One thread's view: credits, the stacks it uses them for, and a cache. */
-struct holder {
-    struct weft__rand rand;
-    struct weft__stack_cache cache;
-    struct weft__stack *held[MAX_HELD];
-    size_t credits, used;
-    unsigned class;
-    long steps, refused;
-};
-
-static void attach(struct holder *h)
-{
-    struct weft__stack *stack = weft__stack_cache_get(&h->cache, h->class);
-    stack = stack ? stack : weft__stack_get_slow(h->class);
-    atomic_store_explicit(&stack->user, h, memory_order_relaxed);
-    *(size_t *)(void *)(stack->top - 64) = (size_t)stack;
-    h->held[h->used++] = stack;
-}
-
-static void detach(struct holder *h)
-{
-    size_t i = weft__rand_next(&h->rand) % h->used;
-    struct weft__stack *stack = h->held[i];
-    CHECK(atomic_load_explicit(&stack->user, memory_order_relaxed) == h);
-    CHECK(*(size_t *)(void *)(stack->top - 64) == (size_t)stack);
-    h->held[i] = h->held[--h->used];
-    weft__stack_cache_put(&h->cache, stack, h->class);
-}
-
-static void step(struct holder *h)
-{
-    size_t n = 1 + weft__rand_next(&h->rand) % 16;
-    switch (weft__rand_next(&h->rand) % 16) {
-    case 0:
-        if (h->credits + n <= MAX_HELD) {
-            int err = weft__stack_credit_take(h->class, n);
-            CHECK(err == 0 || err == -ENOMEM);
-            h->credits += err ? 0 : n;
-            h->refused += err != 0;
-        }
-        break;
-    case 1:
-        if (h->credits - h->used >= n) {
-            weft__stack_credit_give(h->class, n);
-            h->credits -= n;
-        }
-        break;
-    case 2:
-        trim_to(n);
-        break;
-    case 3:
-        weft__stack_cache_flush(&h->cache);
-        break;
-    case 4:
-        weft__stack_cache_deinit(&h->cache); /* the owner is replaced by another */
-        break;
-    default:
-        if (h->used < h->credits && (h->used == 0 || weft__rand_next(&h->rand) % 8)) {
-            attach(h);
-        } else if (h->used > 0) {
-            detach(h);
-        }
-    }
-}
-
-static void *hold(void *arg)
-{
-    struct holder *h = arg;
-    for (long i = 0; i < h->steps; i++) {
-        step(h);
-    }
-    while (h->used) {
-        detach(h);
-    }
-    weft__stack_cache_deinit(&h->cache);
-    weft__stack_credit_give(h->class, h->credits);
     return NULL;
 }
 
-/* No memory for more stacks than the first two holders alone could use up. */
-TEST(credit_holder_always_finds_stack)
+static void *spawn_and_be_asked(void *arg)
 {
-    static struct holder holders[HOLDERS];
-    pthread_t threads[HOLDERS];
-    unsigned class = 6; /* 1 MiB: a first chunk holds seven */
-    long refused = 0;
-    CHECK_EQ(weft__stack_credit_take(class, MAX_HELD), 0);
-    weft__stack_credit_give(class, MAX_HELD);
-    size_t all = take_all_credits(class);
-    weft__stack_credit_give(class, all);
-    for (unsigned i = 0; i < HOLDERS; i++) {
-        holders[i].class = class;
-        holders[i].steps = check_scale(20000);
-        weft__rand_seed(&holders[i].rand, check_seed() + i);
-        CHECK_EQ(pthread_create(&threads[i], NULL, hold, &holders[i]), 0);
+    for (int i = 0; i < 200; i++) {
+        weft_fiber fiber;
+        CHECK_EQ(weft_spawn(&fiber, own_size, NULL, NULL), 0);
+        pthread_t asker = 0;
+        if (i % 20 == 0) {
+            asker = thread_open(ask_marks, &fiber);
+        }
+        weft_yield();
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        if (asker) {
+            thread_close(asker);
+        }
     }
-    for (unsigned i = 0; i < HOLDERS; i++) {
-        CHECK_EQ(pthread_join(threads[i], NULL), 0);
-        refused += holders[i].refused;
+    return arg;
+}
+
+TEST(high_water_mark_is_readable_while_fiber_starts_and_ends)
+{
+    run_in_fiber(2, spawn_and_be_asked, NULL);
+}
+
+/* --- attaching -------------------------------------------------------------------------------- */
+
+static size_t carved(void)
+{
+    struct weft_memory_stats memory;
+    weft_memory_stats(&memory);
+    return memory.stacks;
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+#define MANY 1000
+
+TEST(fiber_that_never_ran_has_no_stack)
+{
+    static weft_fiber fibers[MANY];
+    struct weft_fiber_opts opts = {.stack_bytes = 32 * 1024};
+    size_t before = carved();
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_fiber_create(&fibers[i], nothing, NULL, &opts), 0);
     }
-    printf("refused: %ld\n", refused);
-    CHECK_EQ(take_all_credits(class), all); /* every credit was returned */
-    weft__stack_credit_give(class, all);
-    weft__alloc_fail_after(0, false);
+    CHECK_EQ(carved(), before);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_fiber_discard(fibers[i]), 0);
+    }
+}
+
+static void *spawn_many(void *arg)
+{
+    struct weft_fiber_opts opts = {.stack_bytes = 128 * 1024};
+    size_t before = carved();
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_spawn(NULL, nothing, NULL, &opts), 0);
+    }
+    weft_fiber last;
+    CHECK_EQ(weft_spawn(&last, nothing, NULL, &opts), 0);
+    CHECK_EQ(weft_join(last, NULL, WEFT_FOREVER), 0);
+    for (int i = 0; i < MANY; i++) {
+        weft_yield();
+    }
+    CHECK(carved() <= before + 1);
+    return arg;
+}
+
+TEST(fibers_that_never_wait_share_one_stack)
+{
+    run_in_fiber(1, spawn_many, NULL);
+}
+
+/* --- recycling -------------------------------------------------------------------------------- */
+
+/* The address of errno must not be kept across a yield: the fiber may resume on another thread. */
+__attribute__((noinline)) static int *errno_here(void)
+{
+    int *here = &errno;
+    __asm__ volatile("" : "+r"(here)::"memory");
+    return here;
+}
+
+static void *leave_traces(void *arg)
+{
+    weft_fiber_key *key = arg;
+    CHECK(weft_fiber_get_local(*key) == NULL); /* no value of the stack's previous user */
+    CHECK_EQ(*errno_here(), 0);
+    CHECK_EQ(weft_fiber_set_local(*key, arg), 0);
+    recurse_below(__builtin_frame_address(0), 8 * 1024);
+    *errno_here() = EPROTO;
+    weft_yield();
+    CHECK_EQ(*errno_here(), EPROTO);
+    CHECK(weft_fiber_get_local(*key) == arg);
+    return NULL;
+}
+
+TEST(recycled_stack_keeps_no_state_of_previous_fiber)
+{
+    weft_fiber_key key;
+    CHECK_EQ(weft_fiber_key_create(&key, NULL), 0);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    for (int i = 0; i < 2000; i++) {
+        CHECK_EQ(weft_pool_submit(pool, leave_traces, &key), 0);
+        if (i % 500 == 0) {
+            weft_memory_trim();
+        }
+    }
+    pool_close(pool);
 }

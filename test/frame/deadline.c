@@ -1,5 +1,5 @@
 /* Successive waits with deadlines: a stackless task of a group keeps its timer from one wait to the
- * next (sched/deadline.h). */
+ * next (task/deadline.h). */
 #include "frame/fixture.h"
 
 #define HOUR (3600000 * MS)

@@ -10,7 +10,7 @@
 #ifndef WEFT_TEST_FRAME_FIXTURE_H
 #define WEFT_TEST_FRAME_FIXTURE_H
 
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 #define MS INT64_C(1000000)
 #define SELF(type) struct type *self = (struct type *)f

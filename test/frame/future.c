@@ -3,7 +3,7 @@
  *   FutureTest     completed, failed or cancelled by another thread, before and after the wait
  *                  began (frame_gets_outcome_of_future_completed_by_thread); the rest of it is
  *                  in test/frame/wait.c (timeout, interrupt, interrupt before the start) and
- *                  test/sync/future.c (callbacks, conversions)
+ *                  test/future/future.c (callbacks, conversions)
  * The order in which waiters and other fibers resume:
  * frame_woken_by_future_runs_before_ready_fibers.
  */

@@ -2,7 +2,7 @@
 /* Frames from the frame pool and in the caller's memory. As in the original, a frame may be reused
  * once its finally has run. */
 #include "frame/fixture.h"
-#include "sched/worker.h"
+#include "worker/worker.h"
 
 struct small {
     weft_frame frame;

@@ -11,7 +11,7 @@
 static _Atomic(long) allocations;
 
 /* Interposed before the C library's function to count calls. A sanitizer interposes its own. */
-#include "fiber/sanitizer.h"
+#include "context/sanitizer.h"
 #if !WEFT__ASAN && !WEFT__TSAN
 extern void *__libc_malloc(size_t n);
 __attribute__((visibility("default"))) void *malloc(size_t n)

@@ -15,7 +15,7 @@
 #include <weft/weft.h>
 
 #include "check.h"
-#include "fiber/sanitizer.h"
+#include "context/sanitizer.h"
 #include "io/drivers.h"
 
 /* ThreadSanitizer intercepts these calls before the hooks, and ignores everything that happens

@@ -3,7 +3,7 @@
 /* not under: qemu */
 #include <sys/resource.h>
 
-#include "fiber/sanitizer.h"
+#include "context/sanitizer.h"
 #include "http/client.h"
 
 #define WAIT_LIMIT 60 /* seconds */

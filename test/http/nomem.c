@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "fiber/sanitizer.h"
+#include "context/sanitizer.h"
 #include "http/client.h"
 
 #if WEFT__ASAN

@@ -1,5 +1,5 @@
-/* Clients of base/lock.h. */
-#include "base/lock.h"
+/* Clients of lock/lock.h. */
+#include "lock/lock.h"
 #include "model/explore.h"
 
 static struct weft__lock lock;

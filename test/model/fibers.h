@@ -1,7 +1,7 @@
-/* Fibers for clients of src/sync: thread i of the client is a worker that runs fiber i and nothing
- * else; a suspended fiber sleeps until a thread places it. Threads from FIBERS on are plain
- * threads. A client includes this header once, calls fibers_setup in its setup and fibers_rest in
- * its check.
+/* Fibers for clients of waits and of the objects that fibers wait on: thread i of the client is a
+ * worker that runs fiber i and nothing else; a suspended fiber sleeps until a thread places it.
+ * Threads from FIBERS on are plain threads. A client includes this header once, calls fibers_setup
+ * in its setup and fibers_rest in its check.
  *
  * cancel and interrupt work by handle; deadlines: fibers_expire(i) does what the clock would do to
  * fiber i once LATER has come. */
@@ -10,13 +10,13 @@
 
 #include <string.h>
 
-#include "base/futex.h"
+#include "lock/futex.h"
 #include "model/explore.h"
 #include "model/twins.h"
-#include "sched/handle.h"
 #include "sched/pool.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "task/handle.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 #ifndef FIBERS
 #define FIBERS 2

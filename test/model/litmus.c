@@ -4,8 +4,8 @@
 
 #include "base/atomic.h"
 #include "base/cpu.h"
-#include "base/futex.h"
-#include "base/lock.h"
+#include "lock/futex.h"
+#include "lock/lock.h"
 #include "model/explore.h"
 
 static _Atomic(uint32_t) x, y, z;

@@ -9,61 +9,61 @@ MUTATIONS: the original text (exactly once in its file), its replacement, and th
 import glob
 import os
 
-# The sources of a fiber's wait: linked to every client of src/sync.
-WAIT = ["src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
-        "src/time/wheel.c", "src/base/latch.c", "src/base/lock.c"]
+# The sources of a fiber's wait: linked to every client of an object that fibers wait on.
+WAIT = ["src/sync/source.c", "src/fiber/cancel.c", "src/wait/waiter.c", "src/idle/parker.c",
+        "src/time/wheel.c", "src/lock/latch.c", "src/lock/lock.c"]
 
 STRUCTURES = {
     # The explorer's own test.
-    "litmus": {"client": "litmus.c", "sources": ["src/base/lock.c"], "files": []},
+    "litmus": {"client": "litmus.c", "sources": ["src/lock/lock.c"], "files": []},
     "lock": {
         "client": "client_lock.c",
-        "sources": ["src/base/lock.c"],
-        "files": ["src/base/lock.h", "src/base/lock.c"],
+        "sources": ["src/lock/lock.c"],
+        "files": ["src/lock/lock.h", "src/lock/lock.c"],
     },
     "ring": {
-        "client": "client_ring.c",
+        "client": "queue/client_ring.c",
         "sources": ["src/queue/ring.c"],
         "files": ["src/queue/ring.h", "src/queue/ring.c"],
     },
     "fresh": {
-        "client": "client_fresh.c",
+        "client": "queue/client_fresh.c",
         "sources": ["src/queue/fresh.c"],
         "files": ["src/queue/fresh.h", "src/queue/fresh.c"],
     },
     "inbox": {
-        "client": "client_inbox.c",
-        "sources": ["src/sched/parker.c"],
+        "client": "queue/client_inbox.c",
+        "sources": ["src/idle/parker.c"],
         "files": ["src/queue/inbox.h"],
     },
     "global": {
-        "client": "client_global.c",
-        "sources": ["src/queue/global.c", "src/base/lock.c"],
+        "client": "queue/client_global.c",
+        "sources": ["src/queue/global.c", "src/lock/lock.c"],
         "files": ["src/queue/global.h", "src/queue/global.c"],
     },
     "task": {
-        "client": "client_task.c",
+        "client": "sched/client_task.c",
         "sources": [],
-        "files": ["src/sched/task.h"],
+        "files": ["src/task/task.h"],
     },
     "parker": {
-        "client": "client_parker.c",
-        "sources": ["src/sched/parker.c"],
-        "files": ["src/sched/parker.h", "src/sched/parker.c"],
+        "client": "sched/client_parker.c",
+        "sources": ["src/idle/parker.c"],
+        "files": ["src/idle/parker.h", "src/idle/parker.c"],
     },
     "idle": {
-        "client": "client_idle.c",
-        "sources": ["src/sched/idle.c", "src/sched/parker.c", "src/base/lock.c",
+        "client": "sched/client_idle.c",
+        "sources": ["src/idle/idle.c", "src/idle/parker.c", "src/lock/lock.c",
                     "src/queue/global.c", "src/queue/fresh.c", "src/queue/ring.c"],
-        "files": ["src/sched/idle.h", "src/sched/idle.c", "src/queue/global.h", "src/queue/global.c",
+        "files": ["src/idle/idle.h", "src/idle/idle.c", "src/queue/global.h", "src/queue/global.c",
                   "src/queue/ring.h", "src/queue/fresh.h"],
     },
     "park": {
-        "client": "client_park.c",
-        "sources": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
-                    "src/time/wheel.c", "src/base/latch.c", "src/base/lock.c"],
-        "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.h", "src/sched/waiter.c",
-                  "src/sched/ident.h"],
+        "client": "sched/client_park.c",
+        "sources": ["src/fiber/park.c", "src/fiber/cancel.c", "src/wait/waiter.c", "src/idle/parker.c",
+                    "src/time/wheel.c", "src/lock/latch.c", "src/lock/lock.c"],
+        "files": ["src/fiber/park.c", "src/fiber/cancel.c", "src/wait/waiter.h", "src/wait/waiter.c",
+                  "src/task/ident.h"],
     },
 }
 
@@ -77,31 +77,31 @@ def _of(structure, file, original, replacement, why, by=None):
 
 # --- lock --------------------------------------------------------------------
 
-_of("lock", "src/base/lock.h",
+_of("lock", "src/lock/lock.h",
     "memory_order_acquire, /* pairs: weft__unlock */",
     "memory_order_relaxed,",
     "try does not acquire")
-_of("lock", "src/base/lock.h",
+_of("lock", "src/lock/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed) == 2",
     "unlock does not release")
-_of("lock", "src/base/lock.h",
+_of("lock", "src/lock/lock.h",
     "memory_order_release) == 2) {",
     "memory_order_release) == 3) {",
     "unlock never wakes")
-_of("lock", "src/base/lock.c",
+_of("lock", "src/lock/lock.c",
     "atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0",
     "atomic_exchange_explicit(&lock->word, 2, memory_order_relaxed) != 0",
     "a taker that slept does not acquire")
-_of("lock", "src/base/lock.c",
+_of("lock", "src/lock/lock.c",
     "atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0",
     "atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0",
     "a sleeper does not mark the lock as contended")
-_of("lock", "src/base/lock.c",
+_of("lock", "src/lock/lock.c",
     "== 0 && weft__lock_try(lock)",
     "== 0 || weft__lock_try(lock)",
     "a spinner takes a lock that it only saw free")
-_of("lock", "src/base/lock.c",
+_of("lock", "src/lock/lock.c",
     "weft__futex_wait(&lock->word, 2, INT64_MAX);",
     "weft__futex_wait(&lock->word, atomic_load_explicit(&lock->word, memory_order_relaxed), INT64_MAX);",
     "sleeps whatever the value of the word")
@@ -287,96 +287,96 @@ _of("global", "src/queue/global.c",
 
 # --- task --------------------------------------------------------------------
 
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "weft__word_fired(word, to, reason),\n"
     "                                                  memory_order_acq_rel,",
     "weft__word_fired(word, to, reason),\n"
     "                                                  memory_order_acquire,",
     "fire does not release what the waker wrote")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "weft__word_fired(word, to, reason),\n"
     "                                                  memory_order_acq_rel,",
     "weft__word_fired(word, to, reason),\n"
     "                                                  memory_order_release,",
     "fire does not acquire the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_acquire, memory_order_relaxed); /* the frame. pairs: settle */",
     "memory_order_relaxed, memory_order_relaxed);",
     "fire in one step does not acquire the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "    return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
     "    return word >> WEFT__TICKET_SHIFT >= ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
     "a late fire in one step ends another wait")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "    return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
     "    return word >> WEFT__TICKET_SHIFT == ticket && (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) &&",
     "fire in one step: a task is queued while its stack is in use")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_seq_cst, /* pairs: fire, ticket */",
     "memory_order_relaxed,",
     "settle does not release the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_seq_cst, /* pairs: fire, ticket */",
     "memory_order_release,",
     "settle: the following check may miss a cancel", by="park")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */\n"
     "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);\n"
     "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),",
     "word = atomic_load_explicit(&task->state, memory_order_relaxed);\n"
     "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),",
     "settle does not acquire what the waker wrote")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "atomic_store_explicit(&task->state, armed, memory_order_seq_cst);",
     "atomic_store_explicit(&task->state, armed, memory_order_release);",
     "arm: the following check may miss a flag")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */",
     "uint64_t word = atomic_load_explicit(&task->state, memory_order_acquire);",
     "the thread that sets a flag misses that the task has armed")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "to = WEFT__TASK_FIRED;",
     "to = WEFT__TASK_READY;",
     "a task is queued while its stack is in use")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "while (word >> WEFT__TICKET_SHIFT == ticket) {",
     "while (word >> WEFT__TICKET_SHIFT >= ticket) {",
     "a late fire ends another wait")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "uint64_t ticket = (word >> WEFT__TICKET_SHIFT) + 1;",
     "uint64_t ticket = (word >> WEFT__TICKET_SHIFT);",
     "all waits have one ticket")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "weft__word_with(armed, WEFT__TASK_WAITING), memory_order_seq_cst, /* pairs: fire, ticket */",
     "weft__word_with(armed, WEFT__TASK_ARMED), memory_order_seq_cst,",
     "settle does not record that the switch is complete")
 
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),\n"
     "                          memory_order_release);",
     "atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),\n"
     "                          memory_order_relaxed);",
     "a running task is seen before its stack")
 
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "weft__word_with(word, WEFT__TASK_HELD),\n"
     "                                                  memory_order_acquire,",
     "weft__word_with(word, WEFT__TASK_HELD),\n"
     "                                                  memory_order_relaxed,",
     "hold does not acquire the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_release, /* pairs: fire, hold */",
     "memory_order_relaxed,",
     "a viewer still reads the frame when the task resumes")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire on HELD */",
     "word = atomic_load_explicit(&task->state, memory_order_relaxed);",
     "unhold does not acquire what the waker wrote")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "to = WEFT__TASK_WOKEN;",
     "to = WEFT__TASK_READY;",
     "a task is queued while it is held")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_WOKEN);\n"
     "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),\n"
     "                          memory_order_relaxed);\n"
@@ -385,72 +385,72 @@ _of("task", "src/sched/task.h",
     "                          memory_order_relaxed);\n"
     "    return false;",
     "a task that was fired while it was held is never queued")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "while (weft__word_state(word) == WEFT__TASK_WAITING) {",
     "while (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) {",
     "a task is held while its stack is in use")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "            to = WEFT__TASK_WOKEN;\n        } else {",
     "            break;\n        } else {",
     "a wake of a held task is lost")
 
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
     "    atomic_store_explicit(&task->state, resting, memory_order_release);\n",
     "arm_settled: the following check may miss a cancel")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
     "    atomic_store_explicit(&task->state, resting, memory_order_relaxed);\n",
     "arm_settled does not release the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "((uint64_t)1 << WEFT__TICKET_SHIFT | (uint64_t)WEFT__WAIT_PLAIN",
     "((uint64_t)WEFT__WAIT_PLAIN",
     "all settled waits have one ticket")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_acquire, memory_order_relaxed); /* pairs: arm_settled, settle, unhold */",
     "memory_order_relaxed, memory_order_relaxed);",
     "a signal does not wait for a viewer that still reads the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "memory_order_acquire, /* pairs: unhold */",
     "memory_order_relaxed,",
     "taking a settled wait back does not wait for a viewer that still reads the frame")
-_of("task", "src/sched/task.h",
+_of("task", "src/task/task.h",
     "        if (weft__word_state(word) != WEFT__TASK_WAITING) {\n            return false;\n        }\n",
     "",
     "a settled wait that has ended is taken back")
 
 # --- parker ------------------------------------------------------------------
 
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_seq_cst) !=",
     "if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_relaxed) !=",
     "wake does not release what was published")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire) ==",
     "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_relaxed) ==",
     "the woken owner does not acquire")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "/* pairs: weft__parker_wake */\n"
     "    atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire);",
     "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_relaxed);",
     "an owner that finds a wake does not acquire")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "!=\n        WEFT__PARKER_PARKED) {",
     "==\n        WEFT__PARKER_PARKED) {",
     "wakes only when the owner does not sleep")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "while (rc == 0 &&",
     "if (rc == 0 &&",
     "a spurious wake-up of the sleep ends the park")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "uint32_t empty = WEFT__PARKER_EMPTY;",
     "uint32_t empty = atomic_load_explicit(&parker->word, memory_order_relaxed);",
     "an early wake is overwritten")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "        atomic_store_explicit(&parker->host_fd, -1, memory_order_relaxed);\n        return false;",
     "        return false;",
     "a host that did not enter keeps its descriptor")
-_of("parker", "src/sched/parker.c",
+_of("parker", "src/idle/parker.c",
     "/* Before PARKED: a waker that sees PARKED sees the descriptor too (both by the same CAS). */\n"
     "    atomic_store_explicit(&parker->host_fd, fd, memory_order_relaxed);\n"
     "    if (!prepare(parker)) {",
@@ -461,104 +461,104 @@ _of("parker", "src/sched/parker.c",
 
 # --- idle --------------------------------------------------------------------
 
-_of("idle", "src/sched/idle.h",
+_of("idle", "src/idle/idle.h",
     "uint32_t word = atomic_load_explicit(&idle->word, memory_order_seq_cst); /* pairs: enter */",
     "uint32_t word = atomic_load_explicit(&idle->word, memory_order_acquire);",
     "submit reads an old word")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
     "1 - (searching ? SEARCHING : 0), memory_order_acq_rel);",
     "enter is not in the seq_cst order")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
     "1, memory_order_seq_cst);",
     "a searcher that sleeps still counts as searching")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "memory_order_seq_cst);\n    weft__idle_notify(idle);",
     "memory_order_seq_cst);",
     "a searcher that found work wakes no worker")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "    weft__parker_wake(&sleeper->parker);\n",
     "",
     "the chosen sleeper is not woken")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "if (!sleeper || word >= SEARCHING) {",
     "if (!sleeper || word < SEARCHING) {",
     "wakes only when it need not")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "sleeper->searching ? SEARCHING - 1 : -1u,",
     "-1u,",
     "the woken worker is not counted as searching")
-_of("idle", "src/sched/idle.c",
+_of("idle", "src/idle/idle.c",
     "    if (sleeper->listed) {\n",
     "    if (true) {\n",
     "a worker that was woken leaves twice")
-_of("idle", "src/sched/idle.h",
+_of("idle", "src/idle/idle.h",
     "return word != 0 && word < 0x10000;",
     "return word == 1;",
     "with two sleepers no worker is woken")
 
 # --- park, waiter, ident -------------------------------------------------------
 
-_of("park", "src/sched/ident.h",
+_of("park", "src/task/ident.h",
     "memory_order_seq_cst, /* pairs: weft__ident_unlock */",
     "memory_order_acq_rel,",
     "a permit is not in the seq_cst order")
-_of("park", "src/sched/ident.h",
+_of("park", "src/task/ident.h",
     "return atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: weft__ident_lock */",
     "return atomic_load_explicit(&task->ident, memory_order_acquire);",
     "the armed task reads old flags")
-_of("park", "src/sched/ident.h",
+_of("park", "src/task/ident.h",
     "memory_order_release); /* pairs: weft__ident_lock */",
     "memory_order_relaxed);",
     "the ident lock does not release")
-_of("park", "src/sched/ident.h",
+_of("park", "src/task/ident.h",
     "uint64_t generation = weft__ident_generation(ident) + 1;",
     "uint64_t generation = weft__ident_generation(ident);",
     "a stale handle is taken for the next fiber")
-_of("park", "src/sched/park.c",
+_of("park", "src/fiber/park.c",
     "ident &= ~(uint64_t)WEFT__IDENT_PERMIT; /* this wait has used it */",
     "(void)ident;",
     "an unpark that ended a wait also leaves its permit")
-_of("park", "src/sched/park.c",
+_of("park", "src/fiber/park.c",
     " && (kind & ~WEFT__WAIT_SHIELDED) == WEFT__WAIT_PARK) {",
     ") {",
     "an unpark ends any wait of the fiber")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "memory_order_seq_cst, /* pairs: should_exit, park */",
     "memory_order_relaxed,",
     "firing a thread does not release the value")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "seen = atomic_load_explicit(word, memory_order_acquire); /* pairs: fire_plain */",
     "seen = atomic_load_explicit(word, memory_order_relaxed);",
     "the fired thread does not acquire the value")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "word, &asleep, reason, memory_order_seq_cst, /* pairs: sleep_on */",
     "word, &asleep, reason, memory_order_relaxed,",
     "firing a thread that sleeps does not release the value")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "        weft__futex_wake(word, 1);\n",
     "",
     "a thread that sleeps is not woken")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "if (fire_word(word, reason)) {",
     "if (fire_word(word, reason) || atomic_load_explicit(word, memory_order_relaxed) == ASLEEP) {",
     "a thread that is about to sleep is taken for a thread that spins")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "if (weft__futex_wait(word, ASLEEP, deadline) == -ETIMEDOUT) {",
     "if (weft__futex_wait(word, 0, deadline) == -ETIMEDOUT) {",
     "a thread sleeps on a word other than the one that wakes it")
-_of("park", "src/sched/waiter.c",
+_of("park", "src/wait/waiter.c",
     "        weft__wheel_cancel(wheel, &node->timer);\n",
     "",
     "the timer of a finished wait stays on the stack")
-_of("park", "src/sched/waiter.h",
+_of("park", "src/wait/waiter.h",
     "return __builtin_expect(!(flags & WEFT__IDENT_ENDS_WAITS), 1) ||",
     "return true ||",
     "settle does not check for a cancel that came before the end of the switch")
 
 # --- the objects one waits on, one file each -----------------------------------------
 
-for _path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mutations_*.py"))):
+for _path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "*", "mutations_*.py"))):
     with open(_path) as _file:
         exec(compile(_file.read(), _path, "exec"))

@@ -8,16 +8,16 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/cpu.h"
-#include "base/futex.h"
-#include "base/membarrier.h"
 #include "base/thread.h"
+#include "idle/spin.h"
+#include "lock/futex.h"
+#include "lock/membarrier.h"
 #include "model/explore.h"
 #include "model/twins.h"
-#include "sched/fork.h"
 #include "sched/group_deadline.h"
-#include "sched/reader_slot.h"
-#include "sched/spin.h"
-#include "sched/wake_source.h"
+#include "task/fork.h"
+#include "wait/wake_source.h"
+#include "worker/reader_slot.h"
 
 static uint32_t event; /* atomic */
 static int alloc_fails;

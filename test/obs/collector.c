@@ -2,7 +2,7 @@
 #include <weft/perf.h>
 
 #include "base/alloc.h"
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 static weft_collector *collector_open(const struct weft_collector_opts *opts)
 {

@@ -3,11 +3,11 @@
 /* labels: valgrind */
 #include <signal.h>
 
-#include "fiber/sanitizer.h"
-#include "obs/unwind.h"
-#include "sched/fixture.h"
-#include "sched/handle.h"
-#include "sched/waiter.h"
+#include "backtrace/unwind.h"
+#include "context/sanitizer.h"
+#include "pool/fixture.h"
+#include "task/handle.h"
+#include "wait/waiter.h"
 
 static char *dump_of(const struct weft_dump_opts *opts)
 {

@@ -1,6 +1,6 @@
 /* The text that a person reads first when a program hangs. */
 /* labels: valgrind */
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 struct text {
     char *chars;

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <sys/syscall.h>
 
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 static pthread_mutex_t reports_lock = PTHREAD_MUTEX_INITIALIZER;
 static char reports_text[4][4096]; /* by kind, one after another */

@@ -2,8 +2,8 @@
 /* labels: valgrind */
 #include <sys/syscall.h>
 
-#include "fiber/stack.h"
-#include "sched/fixture.h"
+#include "context/stack.h"
+#include "pool/fixture.h"
 
 static struct weft_worker_stats worker_stats(weft_pool *pool, unsigned worker)
 {

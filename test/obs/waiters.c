@@ -2,8 +2,8 @@
  * them with a debugger, stopped in `look_now`. */
 #include <weft/frame.h>
 
-#include "fiber/stack.h"
-#include "sched/fixture.h"
+#include "context/stack.h"
+#include "pool/fixture.h"
 
 static weft_fiber first;
 static weft_event gate = WEFT_EVENT_INIT;

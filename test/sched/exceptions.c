@@ -2,7 +2,7 @@
  * relevant part of the C++ runtime in C, so that the test runs in every lane; test/install/cxx does
  * the same with real exceptions. */
 /* labels: valgrind */
-#include "fixture.h"
+#include "pool/fixture.h"
 
 struct globals {
     void *caught;

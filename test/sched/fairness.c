@@ -1,7 +1,7 @@
 /* Every ready task runs after a bounded number of turns. There is one worker, the calling thread,
  * so that the order of turns is exact. */
 /* labels: valgrind */
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 /* The contract allows 61 further tasks, and then the promised task. */
 enum { TICK = 61, SLACK = 4 };

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "fiber/overflow.h"
-#include "fiber/stack.h"
-#include "sched/fixture.h"
+#include "context/overflow.h"
+#include "context/stack.h"
+#include "pool/fixture.h"
 
 /* --- reports -------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* State that belongs to one fiber: fiber-local values with destructors, cleanups, and errno. */
 /* labels: valgrind */
-#include "sched/fibers.h"
+#include "fiber/fibers.h"
 
 static void *join(weft_fiber fiber)
 {

@@ -2,7 +2,7 @@
  * workers, and no other fiber or thread sees that mode. */
 #include <fenv.h>
 
-#include "fixture.h"
+#include "pool/fixture.h"
 
 /* Forces the hardware to compute what a compiler would fold. */
 static volatile double unit = 1.0, three = 3.0;

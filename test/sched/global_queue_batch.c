@@ -2,7 +2,7 @@
  * tasks continue; when idle its fair share, up to 256. There is one worker on the calling thread
  * and a stopped clock, so that a tick comes after 61 turns and the order of all turns is exact. */
 /* labels: valgrind */
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 #include "virtual_clock.h"
 
 enum { TICK = 61, AT_TICK = 16, WHEN_IDLE = 256 };

@@ -4,7 +4,7 @@
 #include "sched/op_state.h"
 #include "base/link.h"
 #include "check.h"
-#include "sched/task.h"
+#include "task/task.h"
 
 #define LAST ((UINT64_C(1) << (64 - WEFT__TICKET_SHIFT)) - 1)
 

@@ -1,6 +1,6 @@
 /* Which victim an idle worker steals from. */
-#include "sched/fixture.h"
-#include "sched/watchdog.h"
+#include "pool/fixture.h"
+#include "watchdog/watchdog.h"
 
 enum { WORKERS = 4, STEALS = 60, FRESH = 32 * STEALS + 64 }; /* a steal takes at most 32 */
 

@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/timer.h>
 
-#include "sched/fixture.h"
-#include "sched/watchdog.h"
+#include "pool/fixture.h"
 #include "virtual_clock.h"
+#include "watchdog/watchdog.h"
 
 #define MS INT64_C(1000000)
 #define HOUR (3600 * 1000 * MS)

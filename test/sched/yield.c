@@ -2,7 +2,7 @@
  * of yields starves no fiber. With one worker the order is exact, and the tests check it
  * exactly. */
 /* labels: valgrind */
-#include "fixture.h"
+#include "pool/fixture.h"
 
 /* One worker, so one thread: plain variables. */
 static char order[64];

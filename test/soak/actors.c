@@ -1,4 +1,4 @@
-/* A large population of actors (test/stress/actor_population.h), for minutes; `make soak` runs it
+/* A large population of actors (test/stress/actor/population.h), for minutes; `make soak` runs it
  * with a million.
  *
  * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
@@ -9,7 +9,7 @@
 
 #define CHECK_OWN_MAIN
 #include "buf/bufs.h"
-#include "stress/actor_population.h"
+#include "stress/actor/population.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1

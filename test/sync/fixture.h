@@ -2,7 +2,7 @@
 #ifndef WEFT_TEST_SYNC_FIXTURE_H
 #define WEFT_TEST_SYNC_FIXTURE_H
 
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 
 /* Returns a fiber that has reached its wait. */
 __attribute__((unused)) static weft_fiber waiting_in(weft_fn fn, void *arg)

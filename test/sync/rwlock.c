@@ -1,7 +1,7 @@
 /* labels: valgrind */
 #include <weft/sync.h>
 
-#include "base/membarrier.h"
+#include "lock/membarrier.h"
 #include "sync/fixture.h"
 #include "sync/rwlock.h"
 #include "sync/stackless.h"

@@ -2,8 +2,8 @@
 #include <weft/scope.h>
 
 #include "base/alloc.h"
-#include "fiber/sanitizer.h"
-#include "sched/fixture.h"
+#include "context/sanitizer.h"
+#include "pool/fixture.h"
 #include "sync/scope.h"
 
 #define MS INT64_C(1000000)

@@ -4,7 +4,7 @@
 #include <weft/scope.h>
 #include <weft/sync.h>
 
-#include "sched/fixture.h"
+#include "pool/fixture.h"
 #include "sync/scope.h"
 #include "sync/stackless.h"
 

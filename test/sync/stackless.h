@@ -12,8 +12,8 @@
 #define WEFT_TEST_SYNC_STACKLESS_H
 
 #include "check.h"
-#include "sched/waiter.h"
-#include "sched/worker.h"
+#include "wait/waiter.h"
+#include "worker/worker.h"
 
 struct body {
     struct weft__waiter waiter; /* first: the waiter is the stackless task */

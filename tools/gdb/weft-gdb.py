@@ -216,13 +216,13 @@ def waits_on(kind, what, on):
 
 def all_fibers():
     """All fibers that can be read."""
-    slots = number(gdb.parse_and_eval("'sched/slab.c'::slots"))
+    slots = number(gdb.parse_and_eval("'task/slab.c'::slots"))
     return (fiber for fiber in fibers_of(range(slots)) if not isinstance(fiber, str))
 
 
 def fibers_of(indexes):
     """The live fibers of these slots, counted from 0; of one that cannot be read its number as a text."""
-    slabs = gdb.parse_and_eval("'sched/slab.c'::slabs")
+    slabs = gdb.parse_and_eval("'task/slab.c'::slabs")
     size = gdb.lookup_type("struct weft__task").sizeof
     each = 2 * 1024 * 1024 // size
     for index in indexes:
@@ -334,7 +334,7 @@ class Fibers(gdb.Command):
 
     def invoke(self, argument, from_tty):
         count, lost = 0, 0
-        for fiber in fibers_of(range(number(gdb.parse_and_eval("'sched/slab.c'::slots")))):
+        for fiber in fibers_of(range(number(gdb.parse_and_eval("'task/slab.c'::slots")))):
             if isinstance(fiber, str):
                 lost += 1
                 print("%-12s %s" % (fiber, UNREADABLE))

@@ -1,9 +1,0 @@
-/* The handler of WEFT_COMMAND_FUNCTION: calls of function pools. */
-#ifndef WEFT_ACTOR_FUNCPOOL_H
-#define WEFT_ACTOR_FUNCPOOL_H
-
-#include <weft/funcpool.h>
-
-int weft__funcpool_handle_command(const struct weft_command *command, void *arg);
-
-#endif
