@@ -2,7 +2,7 @@
 #ifndef WEFT_COMMAND_FUNCPOOL_H
 #define WEFT_COMMAND_FUNCPOOL_H
 
-#include <weft/funcpool.h>
+#include <weft/actor.h>
 
 int weft__funcpool_handle_command(const struct weft_command *command, void *arg);
 
