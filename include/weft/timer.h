@@ -58,6 +58,7 @@ struct weft_timer_opts {
 };
 
 enum weft_timer_repeat {
+    /* At first only; weft_timer_refresh restarts the period as a delay. */
     WEFT_TIMER_ONCE,
     /* At first, first + period, first + 2 period ...: no drift. If whole periods were missed, one
      * call covers them, with their count. */
@@ -88,7 +89,8 @@ WEFT_API void weft_timer_deinit(weft_timer *timer);
  * Returns true if the timer was pending; that firing is cancelled.
  * Context: any thread; does not wait. */
 WEFT_API bool weft_timer_set(weft_timer *timer, int64_t deadline);
-/* Set a periodic timer: first at `first`, then every period_ns > 0 according to `repeat`.
+/* Set a timer that has a period: it fires at `first`, then every period_ns > 0 according to
+ * `repeat`.
  *
  * Returns true if the timer was pending; that firing is cancelled.
  * Context: any thread; does not wait. */
@@ -100,7 +102,7 @@ WEFT_API bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t per
  * Context: any thread; does not wait. */
 WEFT_API void weft_timer_set_batch(weft_timer *const *timers, const int64_t *deadlines, size_t n);
 
-/* Restart the delay or the period from now. For timers set by set_after or set_every.
+/* Restart the delay or the period from now. For timers set by weft_timer_set_every.
  *
  * Returns false if the timer was not going to fire; nothing has changed then.
  * Context: any thread; does not wait. To refresh a timer that was set by weft_timer_set is a

@@ -171,6 +171,8 @@ TEST(chain_is_read_into_by_one_readv)
     weft__bufs_commit(&chain, 0);
     CHECK_EQ(weft_bufs_copy(&chain, 0, text, 15), 15);
     CHECK(memcmp(text, "head:xxxxxxxxxx", 15) == 0);
+    weft_bufs_free(&chain);
+    append(&chain, "head:");
     weft_buf *view = weft_buf_share(chain.first);
     CHECK_EQ(weft__bufs_tailroom_iovec(&chain, iov, 8), 0); /* not writable */
     weft_buf_free(view);

@@ -52,13 +52,15 @@ static void count_answer(struct alarm *alarm, int answer)
 /* By any thread, at any time. */
 static void disturb(struct alarm *alarm, uint32_t dice)
 {
+    int64_t delay;
     switch (dice % 8) {
     case 0:
     case 1:
     case 2:
     case 3:
         atomic_fetch_add(&alarm->sets, 1);
-        if (weft_timer_set(&alarm->timer, weft_after((int64_t)(dice >> 8) % 200000))) {
+        delay = 1 + (int64_t)(dice >> 8) % 200000;
+        if (weft_timer_set_every(&alarm->timer, weft_after(delay), delay, WEFT_TIMER_ONCE)) {
             atomic_fetch_add(&alarm->replaced, 1);
         }
         break;
