@@ -1,5 +1,5 @@
 /* What a dispatch or a close has finished: returned to the caller, who wakes the owners. This folder
- * calls nobody and knows no fibers.
+ * makes no upcalls and knows no fibers.
  *
  * Two kinds of results, because their memory differs:
  *

@@ -56,7 +56,7 @@ enum weft__side {
  * be requested any more. */
 enum weft__op_cancel_state { WEFT__OP_CANCEL_NONE, WEFT__OP_CANCEL_REQUESTED, WEFT__OP_FINISHED };
 
-/* Whoever can be woken with a ticket. This folder stores waiters and hands them back, and never
+/* What is woken with a ticket. This folder stores waiters and hands them back, and never
  * looks inside; the struct is defined nowhere: sched/io_wake.h converts tasks. */
 struct weft__io_waiter;
 

@@ -16,7 +16,7 @@ struct member {
 };
 
 static struct weft__rand rng;
-static struct weft__idle_list silence;
+static struct weft__idle_list list;
 static struct member members[MEMBERS];
 static int64_t now, period, precision;
 static size_t in;
@@ -35,7 +35,7 @@ static void check_batch(bool in_time)
 {
     size_t n, counted = 0;
     struct weft__idle_list_node *next;
-    for (struct weft__idle_list_node *entry = weft__idle_list_take_expired(&silence, &n); entry;
+    for (struct weft__idle_list_node *entry = weft__idle_list_take_expired(&list, &n); entry;
          entry = next) {
         struct member *member = (struct member *)entry;
         next = entry->next;
@@ -52,10 +52,10 @@ static void check_batch(bool in_time)
 /* Ticks at most an eighth of the precision apart: no member stays idle for too long. */
 static void tick_to(int64_t to)
 {
-    while (silence.members && weft__idle_list_next(&silence) + precision / 8 < to) {
-        int64_t at = weft__idle_list_next(&silence) + (int64_t)below((uint64_t)precision / 8 + 1);
+    while (list.members && weft__idle_list_next(&list) + precision / 8 < to) {
+        int64_t at = weft__idle_list_next(&list) + (int64_t)below((uint64_t)precision / 8 + 1);
         now = at > now ? at : now;
-        CHECK(!weft__idle_list_tick(&silence, clock_now, SIZE_MAX));
+        CHECK(!weft__idle_list_tick(&list, clock_now, SIZE_MAX));
         check_batch(true);
     }
     now = to > now ? to : now;
@@ -68,20 +68,20 @@ static void operate(struct member *member)
 {
     uint64_t dice = below(10);
     if (!member->in) {
-        CHECK(!weft__idle_list_remove(&silence, &member->entry));
-        weft__idle_list_add(&silence, &member->entry, now);
+        CHECK(!weft__idle_list_remove(&list, &member->entry));
+        weft__idle_list_add(&list, &member->entry, now);
         member->in = true;
         member->touched = now;
         in++;
     } else if (dice == 0) {
-        CHECK(weft__idle_list_remove(&silence, &member->entry));
+        CHECK(weft__idle_list_remove(&list, &member->entry));
         member->in = false;
         in--;
     } else {
-        weft__idle_list_touch(&silence, &member->entry);
+        weft__idle_list_touch(&list, &member->entry);
         member->touched = now;
     }
-    CHECK_EQ(silence.members + silence.expired, in);
+    CHECK_EQ(list.members + list.expired, in);
 }
 
 static void begin(int64_t with_period, int64_t with_precision)
@@ -90,16 +90,16 @@ static void begin(int64_t with_period, int64_t with_precision)
     precision = with_precision;
     in = 0;
     memset(members, 0, sizeof members);
-    CHECK_EQ(weft__idle_list_init(&silence, period, precision, now), 0);
+    CHECK_EQ(weft__idle_list_init(&list, period, precision, now), 0);
 }
 
 static void end(void)
 {
     for (int i = 0; i < MEMBERS; i++) {
-        CHECK_EQ(weft__idle_list_remove(&silence, &members[i].entry), members[i].in);
+        CHECK_EQ(weft__idle_list_remove(&list, &members[i].entry), members[i].in);
     }
-    CHECK_EQ(silence.members + silence.expired, 0);
-    weft__idle_list_deinit(&silence);
+    CHECK_EQ(list.members + list.expired, 0);
+    weft__idle_list_deinit(&list);
 }
 
 TEST(idle_member_expires_never_early_and_at_most_one_step_late)
@@ -126,11 +126,11 @@ TEST(stalled_or_sliced_tick_expires_late_but_never_early)
     for (long i = check_scale(100000); i > 0; i--) {
         if (below(50) == 0) {
             now += (int64_t)below(below(50) ? 5 : 500);
-            weft__idle_list_tick(&silence, clock_now, 3);
+            weft__idle_list_tick(&list, clock_now, 3);
             check_batch(false);
         }
         operate(&members[below(MEMBERS)]);
-        CHECK(silence.step - silence.oldest < silence.slots);
+        CHECK(list.step - list.oldest < list.slots);
     }
     end();
 }
@@ -141,16 +141,16 @@ TEST(idle_members_expire_as_one_batch)
     now = 0;
     begin(60, 1);
     for (int i = 0; i < MEMBERS; i++) {
-        weft__idle_list_add(&silence, &members[i].entry, now);
+        weft__idle_list_add(&list, &members[i].entry, now);
     }
-    for (now = 0; silence.expired == 0; now++) {
+    for (now = 0; list.expired == 0; now++) {
         if (now == 30) {
-            weft__idle_list_touch(&silence, &members[0].entry);
+            weft__idle_list_touch(&list, &members[0].entry);
         }
-        CHECK(!weft__idle_list_tick(&silence, clock_now, SIZE_MAX));
+        CHECK(!weft__idle_list_tick(&list, clock_now, SIZE_MAX));
     }
-    CHECK_EQ(silence.expired, MEMBERS - 1);
-    CHECK(weft__idle_list_take_expired(&silence, &n) == &members[1].entry);
+    CHECK_EQ(list.expired, MEMBERS - 1);
+    CHECK(weft__idle_list_take_expired(&list, &n) == &members[1].entry);
     CHECK_EQ(n, MEMBERS - 1);
     members[0].in = true;
     end();
@@ -158,8 +158,8 @@ TEST(idle_members_expire_as_one_batch)
 
 TEST(invalid_idle_period_or_precision_is_rejected)
 {
-    CHECK_EQ(weft__idle_list_init(&silence, 10, 0, 0), -EINVAL);
-    CHECK_EQ(weft__idle_list_init(&silence, 10, 11, 0), -EINVAL);
-    CHECK_EQ(weft__idle_list_init(&silence, -10, -11, 0), -EINVAL);
-    CHECK_EQ(weft__idle_list_init(&silence, 70000, 1, 0), -EINVAL);
+    CHECK_EQ(weft__idle_list_init(&list, 10, 0, 0), -EINVAL);
+    CHECK_EQ(weft__idle_list_init(&list, 10, 11, 0), -EINVAL);
+    CHECK_EQ(weft__idle_list_init(&list, -10, -11, 0), -EINVAL);
+    CHECK_EQ(weft__idle_list_init(&list, 70000, 1, 0), -EINVAL);
 }

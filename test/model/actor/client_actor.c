@@ -3,9 +3,9 @@
  * the actor, the others are plain threads. */
 #include "model/actor/one_actor.h"
 
-void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
+void weft__pending_send_complete(struct weft__pending_send *send, int error)
 {
-    (void)parcel, (void)error;
+    (void)send, (void)error;
     x_fail("nobody waits for room");
 }
 

@@ -60,26 +60,26 @@ static void each_seen_or_buried(void)
 
 /* --- steps that wait for capacity: threads that act as their actors would --------------------- */
 
-enum { WAITS = 1, LET_IN = 2, HAS_PASS = 4, TOLD = 8 };
+enum { WAITS = 1, ADMITTED = 2, HAS_CREDIT = 4, NOTIFIED = 8 };
 
 static struct {
-    struct weft__pending_send parcel;
+    struct weft__pending_send send;
     _Atomic(uint32_t) how;
 } steps[3];
 
-void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
+void weft__pending_send_complete(struct weft__pending_send *send, int error)
 {
     int i = 1;
-    while (&steps[i].parcel != parcel) {
+    while (&steps[i].send != send) {
         i++;
     }
     X_ASSERT(error == 0 || error == -ESRCH);
-    uint32_t how = error ? TOLD : LET_IN | (parcel->sender.credit ? HAS_PASS : 0);
+    uint32_t how = error ? NOTIFIED : ADMITTED | (send->sender.credit ? HAS_CREDIT : 0);
     X_ASSERT(atomic_exchange_explicit(&steps[i].how, how, memory_order_acq_rel) == WAITS);
     weft__futex_wake(&steps[i].how, 1);
 }
 
-static struct weft__envelope *letter_of(int i, uint64_t k)
+static struct weft__envelope *envelope_of(int i, uint64_t k)
 {
     struct weft__envelope *envelope =
         weft__envelope_new(WEFT_EVENT_MESSAGE, (uint64_t)(i - 1) * 10 + k, NULL);
@@ -88,9 +88,9 @@ static struct weft__envelope *letter_of(int i, uint64_t k)
 }
 
 /* 0: there was capacity at once, or the receiver does not exist. */
-static uint32_t asks_for_room(int i, struct weft__envelope *envelope)
+static uint32_t requests_capacity(int i, struct weft__envelope *envelope)
 {
-    struct weft__sender *sender = &steps[i].parcel.sender;
+    struct weft__sender *sender = &steps[i].send.sender;
     *sender = (struct weft__sender){.to = pid, .envelope = envelope};
     atomic_store_explicit(&steps[i].how, WAITS, memory_order_relaxed);
     int place = weft__envelope_reserve(&record, pid, WEFT_BY_POLICY);
@@ -109,7 +109,7 @@ static uint32_t asks_for_room(int i, struct weft__envelope *envelope)
     return 0;
 }
 
-static uint32_t hears(int i)
+static uint32_t outcome_of(int i)
 {
     while (atomic_load_explicit(&steps[i].how, memory_order_acquire) == WAITS) {
         weft__futex_wait(&steps[i].how, WAITS, INT64_MAX);
@@ -125,9 +125,9 @@ static bool sends_on(int i, uint64_t k)
         return false;
     }
     if (place == -ESRCH) {
-        weft__envelope_discard(letter_of(i, k), 1);
+        weft__envelope_discard(envelope_of(i, k), 1);
     } else {
-        weft__envelope_put(&record, pid, letter_of(i, k), place);
+        weft__envelope_put(&record, pid, envelope_of(i, k), place);
     }
     return true;
 }
@@ -136,8 +136,8 @@ static bool sends_on(int i, uint64_t k)
 static void step_sends(int i, uint64_t count)
 {
     for (uint64_t k = 0; k < count; k++) {
-        uint32_t how = asks_for_room(i, letter_of(i, k)) ? hears(i) : 0;
-        if (how & HAS_PASS) {
+        uint32_t how = requests_capacity(i, envelope_of(i, k)) ? outcome_of(i) : 0;
+        if (how & HAS_CREDIT) {
             weft__send_credit_begin(pid);
             k += k + 1 < count && sends_on(i, k + 1);
             weft__send_credit_end(pid);
@@ -165,7 +165,7 @@ static void credit_against_capacity(int i)
     if (i == 0) {
         serve();
     } else if (i == 1) {
-        if (asks_for_room(i, letter_of(i, 0)) && hears(i) & HAS_PASS) {
+        if (requests_capacity(i, envelope_of(i, 0)) && outcome_of(i) & HAS_CREDIT) {
             weft__send_credit_drop(pid);
         }
         step_sends(2, 1);
@@ -181,11 +181,11 @@ static void leave_against_capacity(int i)
         serve();
     } else if (i == 2) {
         step_sends(i, 2);
-    } else if (asks_for_room(i, letter_of(i, 0))) {
-        if (weft__admission_dequeue(&steps[i].parcel.sender)) {
-            weft__envelope_free(steps[i].parcel.sender.envelope);
+    } else if (requests_capacity(i, envelope_of(i, 0))) {
+        if (weft__admission_dequeue(&steps[i].send.sender)) {
+            weft__envelope_free(steps[i].send.sender.envelope);
             X_ASSERT(weft_actor_send(pid, "x", 0, NULL, WEFT_FOREVER) == 0);
-        } else if (hears(i) & HAS_PASS) {
+        } else if (outcome_of(i) & HAS_CREDIT) {
             weft__send_credit_drop(pid);
         }
     }

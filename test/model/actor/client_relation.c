@@ -30,10 +30,10 @@ weft_pid weft_actor_pid(const weft_actor *self)
 }
 
 /* No sender waits for capacity. */
-void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
+void weft__pending_send_complete(struct weft__pending_send *send, int error)
 {
-    (void)parcel, (void)error;
-    x_fail("a parcel that nobody has sent");
+    (void)send, (void)error;
+    x_fail("a pending send that was never made");
 }
 
 void weft__fiber_apply_exits(weft_actor *actor)

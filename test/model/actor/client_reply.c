@@ -80,15 +80,15 @@ int64_t weft_now(void)
 {
     return TWIN_NOW;
 }
-void weft__pending_send_complete(struct weft__pending_send *parcel, int error)
+void weft__pending_send_complete(struct weft__pending_send *send, int error)
 {
-    (void)parcel, (void)error;
-    x_fail("a parcel that nobody has sent");
+    (void)send, (void)error;
+    x_fail("a pending send that was never made");
 }
-void weft__pending_send_free(struct weft__pending_send *parcel)
+void weft__pending_send_free(struct weft__pending_send *send)
 {
-    (void)parcel;
-    x_fail("a parcel that nobody has sent");
+    (void)send;
+    x_fail("a pending send that was never made");
 }
 void weft__mailbox_drop_excess(weft_actor *actor, weft_pid self)
 {

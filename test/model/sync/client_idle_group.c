@@ -15,7 +15,7 @@
 
 /* --- the core: never early ---------------------------------------------------------- */
 
-static struct weft__idle_list silence;
+static struct weft__idle_list idle_list;
 static struct weft__idle_list_node entry;
 static _Atomic(int64_t) ticks;
 static int64_t looked; /* the first reading in a tick is the tick's time */
@@ -38,9 +38,9 @@ static void core_setup(void)
     looked = found = 0;
     memset(&entry, 0, sizeof entry);
     memset(touches, 0, sizeof touches);
-    X_ASSERT(weft__idle_list_init(&silence, PERIOD, PERIOD, 0) == 0);
-    weft__idle_list_add(&silence, &entry, 0);
-    x_name(&silence, sizeof silence, "silence");
+    X_ASSERT(weft__idle_list_init(&idle_list, PERIOD, PERIOD, 0) == 0);
+    weft__idle_list_add(&idle_list, &entry, 0);
+    x_name(&idle_list, sizeof idle_list, "idle_list");
     x_name(&entry, sizeof entry, "quiet");
     x_name(&ticks, sizeof ticks, "clock");
 }
@@ -49,8 +49,8 @@ static void tick(void)
 {
     size_t n;
     looked = 0;
-    X_ASSERT(!weft__idle_list_tick(&silence, look_at_clock, 16));
-    if (weft__idle_list_take_expired(&silence, &n)) {
+    X_ASSERT(!weft__idle_list_tick(&idle_list, look_at_clock, 16));
+    if (weft__idle_list_take_expired(&idle_list, &n)) {
         X_ASSERT(n == 1 && found == 0);
         found = looked;
     }
@@ -65,7 +65,7 @@ static void touch_against_ticks(int i)
     } else {
         for (int k = 0; k < 2; k++) {
             touches[k].begin = atomic_fetch_add_explicit(&ticks, 1, memory_order_acq_rel) + 1;
-            weft__idle_list_touch(&silence, &entry);
+            weft__idle_list_touch(&idle_list, &entry);
             touches[k].end = atomic_fetch_add_explicit(&ticks, 0, memory_order_acq_rel);
         }
     }
@@ -83,7 +83,7 @@ static void never_early(void)
         X_ASSERT(found <= touches[k].end || found - touches[k].begin >= PERIOD);
     }
     X_ASSERT(found <= last + 4 * PERIOD + WEFT__IDLE_LIST_STEPS); /* and not much later */
-    weft__idle_list_deinit(&silence);
+    weft__idle_list_deinit(&idle_list);
     fibers_rest();
 }
 
