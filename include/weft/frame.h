@@ -287,7 +287,8 @@ WEFT_API struct weft_error_frame weft_error_frame(const weft_error *error, size_
  * Context: any thread; does not wait. */
 WEFT_API void weft_error_dump(const weft_error *error, FILE *out);
 
-/* A function that gets every error that ended a fiber; it must not wait. */
+/* A function that gets every error that ended a fiber, except -ECANCELED of a fiber that was
+ * cancelled. It must not wait. */
 typedef void (*weft_error_fn)(weft_fiber fiber, const char *name, const weft_error *error);
 
 /* Set the function that gets errors that ended a frame fiber. The default writes them to stderr.

@@ -63,8 +63,8 @@ WEFT_API int weft_dump(FILE *out, const struct weft_dump_opts *opts);
  * Context: any thread; does not wait. */
 WEFT_API int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts);
 
-/* Stop weft_dump_on_signal: wait until a dump in progress is complete and restore the signal's
- * former disposition. Does nothing if dumps on a signal are off.
+/* Stop weft_dump_on_signal: wait until the dumps for signals that have arrived are complete, and
+ * restore the signal's former disposition. Does nothing if dumps on a signal are off.
  *
  * Context: any thread; blocks the thread while a dump is written. */
 WEFT_API void weft_dump_on_signal_stop(void);
