@@ -1,7 +1,7 @@
-/* A program that hangs, and how to find out why. Two transfers lock the same two accounts in opposite
- * order. The watchdog reports the cycle by itself; this program then uses what an operator has: a
- * dump on a signal, the list of fibers, the wait cycles and the trace of the scheduler. At last it
- * cancels one of the transfers, and both end. */
+/* A program that hangs, and how to find out why. Two transfers lock the same two accounts in
+ * opposite order. The watchdog reports the cycle by itself; this program then uses the tools of an
+ * operator: the list of fibers, the wait cycles, a dump on a signal, and the trace of the
+ * scheduler. Finally it cancels one of the transfers, and both end. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -139,13 +139,17 @@ int main(void)
     weft_watchdog_stats(&stats);
     printf("--- watchdog: %llu cycles reported\n", (unsigned long long)stats.cycles);
 
-    weft_cancel(fibers[0]); /* its wait ends; it gives back what the other one waits for */
+    weft_cancel(fibers[0]); /* its wait ends; it unlocks the mutex that the other one waits for */
     weft_join(fibers[0], NULL, WEFT_FOREVER);
     weft_join(fibers[1], NULL, WEFT_FOREVER);
     weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(pool);
     weft_on_report(NULL, NULL);
     printf("red has %ld, blue has %ld\n", red.balance, blue.balance);
-    return !found || stats.cycles != 1 || transfers[0].status != -ECANCELED ||
-           transfers[1].status != 0 || red.balance != 110 || blue.balance != 90;
+    if (!found || stats.cycles != 1 || transfers[0].status != -ECANCELED ||
+        transfers[1].status != 0 || red.balance != 110 || blue.balance != 90) {
+        fprintf(stderr, "find_deadlock: the deadlock was not found, or not resolved\n");
+        return 1;
+    }
+    return 0;
 }

@@ -11,7 +11,7 @@
 
 enum { CLIENTS = 50, REQUESTS = 4 };
 
-/* --- a library with callbacks, as there are many -------------------------------------------- */
+/* --- a library that reports results through callbacks --------------------------------------- */
 
 struct job {
     long number;
@@ -167,5 +167,9 @@ int main(void)
     pthread_cond_signal(&library.changed);
     pthread_mutex_unlock(&library.lock);
     pthread_join(thread, NULL);
-    return err || right != CLIENTS * REQUESTS;
+    if (err || right != CLIENTS * REQUESTS) {
+        fprintf(stderr, "frame_clients: %s\n", err ? weft_strerror(err) : "replies are missing");
+        return 1;
+    }
+    return 0;
 }

@@ -119,7 +119,7 @@ static enum weft_step page_begin(weft_frame *f, struct weft_got got)
                                 WEFT_THEN(page_admitted));
 }
 
-/* After a cancel, too: what the page holds is given back. */
+/* Releases what the page holds, also after a cancel. */
 static enum weft_step page_finally(weft_frame *f)
 {
     page_release((struct page *)f);
@@ -236,5 +236,9 @@ int main(void)
     weft_pool_destroy(pool);
     weft_chan_destroy(visited);
     printf("%ld of %d pages visited\n", (long)count, PAGES);
-    return err || (long)count != PAGES;
+    if (err || (long)count != PAGES) {
+        fprintf(stderr, "frame_crawler: %s\n", err ? weft_strerror(err) : "pages are missing");
+        return 1;
+    }
+    return 0;
 }

@@ -1,5 +1,6 @@
 /* Errors of frame fibers in a log: one function gets every error that ended a fiber, and writes it
- * as records: the error, the errors that caused it or that it suppressed, and where the frames were.
+ * as records: the error, the errors that caused it or that it suppressed, and where the frames
+ * were.
  *
  * The fiber here reads a configuration. Its parser fails, so the load fails because of that; then
  * the cleanup of the load fails as well. No error is lost. */
@@ -130,6 +131,10 @@ int main(void)
     weft_frame_on_error(NULL);
     fputs(log_text, stdout);
     /* The join gets the code of the outermost error. */
-    return err || status != -EIO || !strstr(log_text, "suppressed server.conf is not usable") ||
-           !strstr(log_text, "caused by no '=' in \"port 80\"");
+    if (err || status != -EIO || !strstr(log_text, "suppressed server.conf is not usable") ||
+        !strstr(log_text, "caused by no '=' in \"port 80\"")) {
+        fprintf(stderr, "frame_errors: the log is not complete\n");
+        return 1;
+    }
+    return 0;
 }

@@ -36,7 +36,7 @@ static void *server(void *arg)
 }
 
 /* An initialiser that must not be preempted: another fiber of this worker could otherwise enter it
- * a second time while it waits. With hooks off its calls block the worker, as they do in a thread. */
+ * a second time while it waits. With hooks off its calls block the worker. */
 static void library_init(void)
 {
     usleep(100);

@@ -18,8 +18,8 @@ struct file {
     int64_t modified; /* seconds since 1970 */
 };
 
-/* Writes the header field that names the file, from the query "name=...". Returns -EINVAL for a name
- * that could break out of its quotes. */
+/* Writes the header field that names the file, from the query "name=...". Returns -EINVAL for a
+ * name that could break out of its quotes. */
 static int disposition(char *out, size_t size, struct weft_http_text query)
 {
     char name[128];

@@ -151,6 +151,10 @@ int main(void)
     close(sources[METRICS].write_end);
     close(quit[0]);
     close(quit[1]);
-    return failed || sources[APP].lines != LINES || sources[DB].lines != LINES ||
-           sources[AUDIT].last_call != -ECANCELED || sources[METRICS].last_call != -ECANCELED;
+    if (failed || sources[APP].lines != LINES || sources[DB].lines != LINES ||
+        sources[AUDIT].last_call != -ECANCELED || sources[METRICS].last_call != -ECANCELED) {
+        fprintf(stderr, "loop_in_poll: lines are missing, or a watch was not cancelled\n");
+        return 1;
+    }
+    return 0;
 }

@@ -85,5 +85,9 @@ int main(void)
         weft_close(device->far_end);
     }
     weft_close(devices[0].fd);
-    return failed ? 1 : 0;
+    if (failed) {
+        fprintf(stderr, "pool_watch: readings are missing, or a watch ended in another way\n");
+        return 1;
+    }
+    return 0;
 }

@@ -1,6 +1,6 @@
-/* Which of these ports answer, and how do they greet? All probes run at the same time on one thread,
- * without callbacks: operations without a handler are collected with weft_loop_poll_completion, so
- * the program stays one loop with a switch in it. */
+/* Which of these ports answer, and how do they greet? All probes run at the same time on one
+ * thread, without callbacks: operations without a handler are collected with
+ * weft_loop_poll_completion, so the program stays one loop with a switch in it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +147,10 @@ int main(void)
         weft_loop_turn(loop, WEFT_FOREVER);
     }
     weft_loop_destroy(loop);
-    return probes[0].result != 11 || strcmp(probes[0].greeting, "220 hello") != 0 ||
-           probes[1].result != -ECANCELED || probes[2].result != -ECONNREFUSED;
+    if (probes[0].result != 11 || strcmp(probes[0].greeting, "220 hello") != 0 ||
+        probes[1].result != -ECANCELED || probes[2].result != -ECONNREFUSED) {
+        fprintf(stderr, "port_check: a probe has the wrong result\n");
+        return 1;
+    }
+    return 0;
 }

@@ -34,8 +34,8 @@ static weft_buf *frame_create(uint32_t id, const void *body, size_t len)
     return frame;
 }
 
-/* Waits for a whole frame. Returns its size, for weft_reader_consume; 0 at the end of the stream; or
- * an error. The frame stays in the reader's buffer until it is consumed. */
+/* Waits for a whole frame. Returns its size, for weft_reader_consume; 0 at the end of the stream;
+ * or an error. The frame stays in the reader's buffer until it is consumed. */
 static ssize_t frame_next(weft_reader *in, uint32_t *id, struct weft_framed *body)
 {
     weft_length_prefix prefix;

@@ -1,6 +1,6 @@
 /* Several tenants on one thread: each has a group of a dispatcher, so that its fibers share state
- * without locks, and a tenant that fails stops alone. The failed tenant is restarted in a new group;
- * at the end one of the groups asks the whole dispatcher to stop. */
+ * without locks, and a tenant that fails stops alone. The failed tenant is restarted in a new
+ * group; at the end one of the groups asks the whole dispatcher to stop. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -41,7 +41,7 @@ static int start(weft_dispatcher *dispatcher, struct tenant *tenant)
     return err ? err : weft_group_spawn(tenant->group, NULL, work, tenant, NULL);
 }
 
-/* Waits for the end of a failed tenant, says what it was, and starts it again. */
+/* Waits until a failed tenant has ended, prints its error, and starts it again. */
 static int restart(weft_dispatcher *dispatcher, struct tenant *tenant)
 {
     struct weft_group_stats stats;

@@ -1,6 +1,6 @@
 /* A proxy for uploads: it looks at the head of each upload and passes the body on without copying
- * it. The client may send several uploads in a row; after the last one it sends plain log text until
- * it closes the connection.
+ * it. The client may send several uploads in a row; after the last one it sends plain log text
+ * until it closes the connection.
  *
  *     "put NAME LENGTH" blank line | LENGTH bytes | 4 bytes checksum      (any number of times)
  *     "log" blank line | text to the end of the stream
