@@ -1,7 +1,7 @@
 /* Wippy's Lua processes: process.listen(topic) returns a channel, messages of other topics go to
  * the inbox, and code looks blocking. A fiber actor does the same: weft_actor_receive_topic for one
- * topic, weft_actor_receive for the next message of any topic. Messages that do not match stay queued in
- * order. */
+ * topic, weft_actor_receive for the next message of any topic. Messages that do not match stay
+ * queued in order. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>

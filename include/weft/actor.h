@@ -498,17 +498,19 @@ WEFT_API int weft_actor_send_cancel(uint64_t ref);
  *     {
  *         const struct weft_actor_event *event;
  *         (void)self, (void)result;
- *         while (weft_actor_receive(&event, WEFT_FOREVER) == 0 && event->kind == WEFT_EVENT_MESSAGE)
- *             weft_actor_send(event->from, "done", event->tag, weft_actor_take_buf(event), WEFT_BY_POLICY);
+ *         while (weft_actor_receive(&event, WEFT_FOREVER) == 0 &&
+ *                event->kind == WEFT_EVENT_MESSAGE)
+ *             weft_actor_send(event->from, "done", event->tag, weft_actor_take_buf(event),
+ *                             WEFT_BY_POLICY);
  *         return 0;
  *     }
  *     static const struct weft_actor_kind clerks = {.name = "clerk", .run = clerk};
  *
  * A kind with a `run` function makes fiber actors. They have a PID, a mailbox, init, close, a state
  * and an end like all actors, and are sent to, called, cancelled and joined like all actors. In
- * addition they have a stack and may wait: in weft_actor_receive and in every call in which a fiber may
- * wait. Messages that arrive meanwhile are queued and count in the mailbox, as do messages that a
- * selective receive skips. A fiber actor whose mailbox never becomes empty still yields after
+ * addition they have a stack and may wait: in weft_actor_receive and in every call in which a fiber
+ * may wait. Messages that arrive meanwhile are queued and count in the mailbox, as do messages that
+ * a selective receive skips. A fiber actor whose mailbox never becomes empty still yields after
  * `turn_events` events (struct weft_host_opts). The return value of `run` ends the actor: 0 and
  * *result, or an error. weft_fiber_exit ends the actor without a result.
  *
@@ -531,8 +533,9 @@ WEFT_API int weft_actor_send_cancel(uint64_t ref);
  * Context: fiber actors only, anything else is a caller's bug; waits; cancellation point. */
 WEFT_API int weft_actor_receive(const struct weft_actor_event **out, int64_t deadline);
 
-/* Receive the next message or call with this topic (weft_actor_receive_topic), or the next event that the
- * filter accepts (weft_actor_receive_if). Other events stay queued, in order, for later receives.
+/* Receive the next message or call with this topic (weft_actor_receive_topic), or the next event
+ * that the filter accepts (weft_actor_receive_if). Other events stay queued, in order, for later
+ * receives.
  *
  * wanted: must not wait; it may be called more than once for the same event.
  * Returns and Context: as weft_actor_receive. */
@@ -600,8 +603,8 @@ WEFT_API size_t weft_actor_group_members(weft_host *host, weft_pid *out, size_t 
  * Returns the number of members the message was sent to: a member whose mailbox refused it, or
  * which ended meanwhile, does not count, nor does one for whose view there was no memory; -ENOMEM
  * if the list of members could not be made, and then nothing was sent.
- * Context: any thread, fiber or step; waits as weft_actor_send does, for each member in turn and for
- * all of them until the same deadline. */
+ * Context: any thread, fiber or step; waits as weft_actor_send does, for each member in turn and
+ * for all of them until the same deadline. */
 WEFT_API int64_t weft_actor_group_publish(weft_host *host, const char *group, const char *topic,
                                           uint64_t tag, const weft_buf *buf, int64_t deadline);
 

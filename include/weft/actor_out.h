@@ -27,8 +27,8 @@ WEFT_BEGIN_DECLS
 
 /* --- what follows a step -------------------------------------------------------------------- */
 
-/* Set what follows this step; the table at the top of <weft/actor.h> describes each of them. The last
- * such call of a step wins.
+/* Set what follows this step; the table at the top of <weft/actor.h> describes each of them. The
+ * last such call of a step wins.
  *
  * Context: in a step, with its own `out`; none of them waits. */
 WEFT_API void weft_out_continue(weft_out *out);
@@ -108,10 +108,11 @@ WEFT_API int weft_out_at(weft_out *out, uint64_t tag, int64_t deadline);
  * If the receiver's mailbox is full, the message waits for capacity until the deadline, in order of
  * arrival, while this actor continues to run; with WEFT_BY_POLICY it waits, without limit, only if
  * the receiver's policy is WEFT_MAILBOX_WAIT. -ETIMEDOUT: the deadline came first, and the message
- * is freed; -ESRCH: the receiver ended first. A message to another node never waits. Later messages from this actor to the same receiver wait too, or are refused, so that
- * messages arrive in order. If this actor ends first, the message becomes a dead letter. Two actors
- * that wait for each other's capacity with weft_out_wait, and so take no messages, wait for ever
- * unless they send with a deadline.
+ * is freed; -ESRCH: the receiver ended first. A message to another node never waits. Later messages
+ * from this actor to the same receiver wait too, or are refused, so that messages arrive in order.
+ * If this actor ends first, the message becomes a dead letter. Two actors that wait for each
+ * other's capacity with weft_out_wait, and so take no messages, wait for ever unless they send with
+ * a deadline.
  *
  * An actor whose message had to wait gets a send credit: in the step that receives the completion
  * it may send up to 256 more messages to that receiver ahead of other waiting senders, as long as
@@ -124,8 +125,8 @@ WEFT_API int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char 
                            uint64_t message_tag, weft_buf *buf, int64_t deadline);
 
 /* Call an actor from a step, as a command. The completion has this tag and carries the reply, or an
- * error: -ETIMEDOUT at the deadline; -ESRCH, -EOWNERDEAD, -ENOBUFS as for weft_actor_call; -EREMOTE; -ENOMEM; or
- * the error given to weft_actor_reply. It does not wait for mailbox capacity.
+ * error: -ETIMEDOUT at the deadline; -ESRCH, -EOWNERDEAD, -ENOBUFS as for weft_actor_call;
+ * -EREMOTE; -ENOMEM; or the error given to weft_actor_reply. It does not wait for mailbox capacity.
  *
  * topic: as in weft_actor_send. request: taken, also on an error.
  * Returns 0; -ENOMEM.
@@ -146,8 +147,8 @@ WEFT_API int weft_out_spawn(weft_out *out, uint64_t tag, weft_host *host,
 
 /* Complete when `other` has ended: with its exit reason as the error (0: a normal end) and the
  * reason's text, if any, as buf. -ESRCH: it had ended before; -EINVAL: `other` is this actor;
- * -EREMOTE: it is on another node. (weft_actor_monitor of <weft/supervisor.h> reports by an event of
- * its own, and can be undone.)
+ * -EREMOTE: it is on another node. (weft_actor_monitor of <weft/supervisor.h> reports by an event
+ * of its own, and can be undone.)
  *
  * Returns 0; -ENOMEM.
  * Context: in a step, with its own `out`; does not wait. */

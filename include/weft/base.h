@@ -32,9 +32,10 @@ WEFT_API const char *weft_version(void);
 
 /* --- durations -------------------------------------------------------------------------------- */
 
-/* Durations are nanoseconds in an int64_t, as weft_after and all options that end in _ns take
- * them: weft_after(WEFT_SECONDS(2)). Whole numbers only: 1.5 s is WEFT_MS(1500). With a constant argument the result is a constant expression. A duration that does
- * not fit into 64 bits (292 years) overflows.
+/* Durations are nanoseconds in an int64_t, as weft_after and all options that end in _ns take them:
+ * weft_after(WEFT_SECONDS(2)). Whole numbers only: 1.5 s is WEFT_MS(1500). With a constant argument
+ * the result is a constant expression. A duration that does not fit into 64 bits (292 years)
+ * overflows.
  *
  * A duration is not a deadline: a call that waits takes a point in time, as in
  * weft_sleep(weft_after(WEFT_MS(5))). */

@@ -15,8 +15,8 @@
  *   shares          another view of the same storage; both must be freed
  *
  * Bytes may be written only while the view is the only one of its storage (weft_buf_is_writable);
- * weft_buf_copy makes a writable copy. Views of one storage may be read and freed on different threads
- * concurrently; a single view may not.
+ * weft_buf_copy makes a writable copy. Views of one storage may be read and freed on different
+ * threads concurrently; a single view may not.
  *
  * Storage comes from pools of size classes, 128 bytes to 4 MiB in powers of two; larger buffers
  * come from the system each time. For classes up to 16 KiB each worker has its own lock-free cache:

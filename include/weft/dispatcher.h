@@ -157,9 +157,9 @@ struct weft_dispatcher_stats {
     uint64_t sleeps;             /* times the thread blocked */
     uint64_t wakes;              /* times another thread unblocked it */
     unsigned groups, unfinished; /* groups not destroyed, and how many of them have not finished */
-    /* A hash of the order in which fibers have run so far; 0 without the option `order_hash`. A fiber
-     * is identified by its group and its start number, so two runs with the same hash ran in the
-     * same order. */
+    /* A hash of the order in which fibers have run so far; 0 without the option `order_hash`. A
+     * fiber is identified by its group and its start number, so two runs with the same hash ran in
+     * the same order. */
     uint64_t order_hash;
 };
 

@@ -261,8 +261,8 @@ struct weft_fiber_cleanup {
     void *arg;
     struct weft_fiber_cleanup *below; /* private */
 };
-/* Push a cleanup. Cleanups run when the fiber ends, last pushed first, also when the fiber ends by
- * weft_fiber_exit.
+/* Push a cleanup. Cleanups run when the fiber ends, last pushed first, before the destructors of
+ * fiber-local values, also when the fiber ends by weft_fiber_exit.
  *
  * node: borrowed until it is popped or has run. It may live on the heap, or in a stack frame that
  * ends with weft_fiber_exit or after weft_fiber_cleanup_pop. To return from a frame whose node is

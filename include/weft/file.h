@@ -44,8 +44,8 @@ struct statx;
  *
  * In this and the following calls `dir` is the directory that a relative path begins at; AT_FDCWD:
  * the working directory.
- * Returns an owned descriptor, to be closed with weft_close; -EXDEV, -ELOOP if the path violates `resolve`; -ENOSYS if `resolve`
- * is not 0 and the kernel has no openat2; or the errno of open(2).
+ * Returns an owned descriptor, to be closed with weft_close; -EXDEV, -ELOOP if the path violates
+ * `resolve`; -ENOSYS if `resolve` is not 0 and the kernel has no openat2; or the errno of open(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t resolve,
                           int64_t deadline);
@@ -92,8 +92,8 @@ WEFT_API int weft_fstat(int fd, struct statx *out, int64_t deadline);
 WEFT_API int weft_stat_at(int dir, struct statx *out, const char *path, int flags, unsigned mask,
                           int64_t deadline);
 
-/* Rename a file; a file at `to` is replaced. flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. `to_dir` must stay open during the
- * call.
+/* Rename a file; a file at `to` is replaced. flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
+ * `to_dir` must stay open during the call.
  *
  * Returns 0 or the errno of renameat2(2).
  * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */

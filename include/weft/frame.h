@@ -448,9 +448,9 @@ WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait 
                                             const struct weft_resume_point *then);
 
 /* Close a scope that a step of this fiber opened; at the deadline its children are cancelled:
- * got.status is the status that weft_scope_close returns, also after a cancel or an interrupt; nothing is thrown. If the scope is part of a frame,
- * the frame must close it before it is left; its `finally` can. weft_scope_deadline returns the
- * deadline of the scopes around the fiber.
+ * got.status is the status that weft_scope_close returns, also after a cancel or an interrupt;
+ * nothing is thrown. If the scope is part of a frame, the frame must close it before it is left;
+ * its `finally` can. weft_scope_deadline returns the deadline of the scopes around the fiber.
  *
  * Returns the value for the step to return.
  * Context: a step of `frame`; suspends the fiber until all children have ended; a cancel or

@@ -261,8 +261,8 @@ WEFT_API struct weft_http_text weft_http_get_header(const weft_http *req, const 
 /* Return the parsed header, and in *data the bytes that its spans refer to. Both valid until the
  * handler returns. Context: as above. */
 WEFT_API const weft_http_head *weft_http_request_head(const weft_http *req, const char **data);
-/* Return the client's address, borrowed until the handler returns. Context: the handler's fiber; does
- * not wait. */
+/* Return the client's address, borrowed until the handler returns. Context: the handler's fiber;
+ * does not wait. */
 WEFT_API const struct weft_addr *weft_http_peer(const weft_http *req);
 
 /* Read up to n bytes of the request body into buf.
@@ -271,10 +271,9 @@ WEFT_API const struct weft_addr *weft_http_peer(const weft_http *req);
  * handler leaves unread.
  * deadline: for this call; the server's own limits for slow bodies hold as well.
  * Returns the number of bytes; 0 at the end of the body; -ETIMEDOUT at the deadline, or if the
- * client is too slow; -EMSGSIZE beyond the limit; -EBADMSG for malformed chunks; -ECONNRESET if the client closed
- * before the end; -ECANCELED, -EINTR, and
- * -ETIMEDOUT before the server's own limit: may be called again. The other errors are final: return them
- * from the handler.
+ * client is too slow; -EMSGSIZE beyond the limit; -EBADMSG for malformed chunks; -ECONNRESET if the
+ * client closed before the end; -ECANCELED, -EINTR, and -ETIMEDOUT before the server's own limit:
+ * may be called again. The other errors are final: return them from the handler.
  * Context: the handler's fiber; may wait; cancellation point. */
 WEFT_API ssize_t weft_http_read(weft_http *req, void *buf, size_t n, int64_t deadline);
 
@@ -314,9 +313,9 @@ WEFT_API int weft_http_set_header(weft_http *req, const char *name, const char *
 WEFT_API int weft_http_set_content_length(weft_http *req, uint64_t n);
 /* Write a part of the body. Small parts are buffered; weft_http_flush sends the buffer now.
  * deadline: for this call; the server's own limits for slow readers hold as well.
- * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), the deadline came or the
- * client is too slow (-ETIMEDOUT), or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
- * may return.
+ * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), the deadline came or
+ * the client is too slow (-ETIMEDOUT), or the fiber was cancelled (-ECANCELED). The connection is
+ * unusable after an error; the handler may return.
  * Context: as weft_http_begin_response. */
 WEFT_API int weft_http_write(weft_http *req, const void *buf, size_t n, int64_t deadline);
 /* Send the buffered bytes.

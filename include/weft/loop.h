@@ -286,8 +286,8 @@ WEFT_API void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *ar
  * send(2); 0 for anything else. An operation on a regular file is uninterruptible: a cancel does
  * not end it once it has begun.
  *
- * Returns 0; -EINVAL if offset is less than -1, or for flags without a socket; -ESPIPE for an offset
- * with a socket; -EBADF, -ENOMEM.
+ * Returns 0; -EINVAL if offset is less than -1, or for flags without a socket; -ESPIPE for an
+ * offset with a socket; -EBADF, -ENOMEM.
  * Context: the loop's thread; does not wait. */
 WEFT_API int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset, int flags);
 WEFT_API int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset,

@@ -60,8 +60,8 @@ WEFT_API int weft_addr_set_port(struct weft_addr *addr, unsigned port);
 
 /* --- stream sockets ------------------------------------------------------------------------- */
 
-/* Stream sockets: listen, accept, connect. Reading and writing, and messages with descriptors, are in
- * weft/io.h.
+/* Stream sockets: listen, accept, connect. Reading and writing, and messages with descriptors, are
+ * in weft/io.h.
  *
  * Sockets created here are close-on-exec and non-blocking. Every call that can wait is a
  * cancellation point.
@@ -113,8 +113,8 @@ WEFT_API int weft_listen(const char *address, const struct weft_listen_opts *opt
  * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API int weft_accept(int fd, struct weft_addr *peer, int64_t deadline);
 
-/* Open a stream socket and connect it to this address. weft_dial connects by name or text. While the
- * backlog of a Unix listener is full, the call retries after pauses of up to 64 ms, because the
+/* Open a stream socket and connect it to this address. weft_dial connects by name or text. While
+ * the backlog of a Unix listener is full, the call retries after pauses of up to 64 ms, because the
  * kernel does not report when there is space.
  *
  * Returns an owned descriptor; -EINVAL for a bad address; -ECONNREFUSED, -ENETUNREACH ...; or an

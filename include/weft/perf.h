@@ -71,8 +71,8 @@ struct weft_perf {
 #define WEFT_PERF_CALLBACKS 16 /* installed at the same time */
 
 /* Install a callback. Events of the program (weft_perf_event) reach it at once, events of a worker
- * from the worker's next tick on. Callbacks are called in slot order; a new one takes the first free
- * slot.
+ * from the worker's next tick on. Callbacks are called in slot order; a new one takes the first
+ * free slot.
  *
  * perf: borrowed until weft_perf_remove has returned, which must be before its pool is destroyed.
  * Returns 0; -EBUSY if `perf` is installed already; -EINVAL without on_event; -ENOSPC if

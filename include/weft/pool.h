@@ -134,12 +134,12 @@ WEFT_API int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs
  * has come.
  *
  * result: NULL, or where the fiber's result is written on success.
- * Returns 0; -ETIMEDOUT at the deadline; -EINVAL if the pool was not created with `caller` by this thread; -EBUSY if the thread
- * is inside a worker loop already; -EDEADLK if the fiber can never end: every fiber of every pool
- * waits and no wake source is left (weft/inspect.h has reported the fibers). After
- * -ETIMEDOUT and -EDEADLK the fibers stay as they are, the first one detached; stop the pool with
- * WEFT_STOP_CANCEL to end them. With a deadline, a deadlock is reported as -ETIMEDOUT. -EAGAIN,
- * -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
+ * Returns 0; -ETIMEDOUT at the deadline; -EINVAL if the pool was not created with `caller` by this
+ * thread; -EBUSY if the thread is inside a worker loop already; -EDEADLK if the fiber can never
+ * end: every fiber of every pool waits and no wake source is left (weft/inspect.h has reported the
+ * fibers). After -ETIMEDOUT and -EDEADLK the fibers stay as they are, the first one detached; stop
+ * the pool with WEFT_STOP_CANCEL to end them. With a deadline, a deadlock is reported as
+ * -ETIMEDOUT. -EAGAIN, -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
  * Context: the creating thread only, outside of fibers; waits. */
 WEFT_API int weft_pool_run(weft_pool *pool, void **result, weft_fn fn, void *arg, int64_t deadline);
 

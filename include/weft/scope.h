@@ -70,8 +70,8 @@ WEFT_API void weft_scope_cancel(weft_scope *scope);
  * Context: any thread that knows the scope is still open; does not wait. */
 WEFT_API bool weft_scope_is_cancelled(weft_scope *scope);
 
-/* Wait until every child has ended, and end the scope. When the deadline comes, or the scope's own if
- * that is earlier, the children are cancelled and the wait continues. Stops the program if the
+/* Wait until every child has ended, and end the scope. When the deadline comes, or the scope's own
+ * if that is earlier, the children are cancelled and the wait continues. Stops the program if the
  * caller is not the opener, or if a scope that was opened later is still open.
  * Returns the first of these that happened: the failure of a child; -ETIMEDOUT if a deadline came
  * while children were running; -ECANCELED or -EINTR if the parent was cancelled or

@@ -89,8 +89,8 @@ WEFT_API void weft_timer_deinit(weft_timer *timer);
  * Returns true if the timer was pending; that firing is cancelled.
  * Context: any thread; does not wait. */
 WEFT_API bool weft_timer_set(weft_timer *timer, int64_t deadline);
-/* Set a timer that has a period: it fires at `first`, then every period_ns > 0 according to
- * `repeat`.
+/* Set a timer that has a period: it fires at `first` and then, unless `repeat` is
+ * WEFT_TIMER_ONCE, every period_ns > 0.
  *
  * Returns true if the timer was pending; that firing is cancelled.
  * Context: any thread; does not wait. */
@@ -203,7 +203,8 @@ WEFT_API void weft_idle_add(weft_idle_group *group, weft_idle_member *member);
  * Context: any thread; does not wait. */
 WEFT_API bool weft_idle_remove(weft_idle_group *group, weft_idle_member *member);
 
-/* Record activity of a member. A touch does not bring back a member that was already reported.
+/* Record activity of a member, whose memory must outlive every touch. A touch does not bring back a
+ * member that was already reported.
  * Context: any thread; does not wait. */
 static inline void weft_idle_touch(weft_idle_group *group, weft_idle_member *member)
 {

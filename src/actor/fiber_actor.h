@@ -1,10 +1,10 @@
 /* Fiber actors: the internal interface. The public contract is <weft/actor.h>.
  *
  * The task is a fiber; the record, its mailbox and its sleep are those of every actor
- * (actor/actor.h): the fiber arms its wait in weft_actor_receive and stores the ticket in `asleep`, and a
- * sender need not know what kind of task waits. Messages that a receive skips stay in the mailbox,
- * and count in the admission word. The additional data of a fiber actor precede its state in
- * memory.
+ * (actor/actor.h): the fiber arms its wait in weft_actor_receive and stores the ticket in `asleep`,
+ * and a sender need not know what kind of task waits. Messages that a receive skips stay in the
+ * mailbox, and count in the admission word. The additional data of a fiber actor precede its state
+ * in memory.
  */
 #ifndef WEFT_ACTOR_FIBER_ACTOR_H
 #define WEFT_ACTOR_FIBER_ACTOR_H

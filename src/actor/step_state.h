@@ -1,5 +1,5 @@
-/* What the running step of an actor keeps on its worker, in the space that a worker has for the kind
- * of its stackless task. All zero between steps. */
+/* What the running step of an actor keeps on its worker, in the space that a worker has for the
+ * kind of its stackless task. All zero between steps. */
 #ifndef WEFT_ACTOR_STEP_STATE_H
 #define WEFT_ACTOR_STEP_STATE_H
 

@@ -26,8 +26,8 @@ void weft__hooked_check_library(void);
 WEFT_API void weft__hook_attach(void);
 /* True if the call is hooked; binds the fiber to its worker then. */
 WEFT_API bool weft__hook_enter(void);
-/* True if the caller may wait: it is a fiber on its own stack or a plain thread, not a callback or a
- * step on a worker. */
+/* True if the caller may wait: it is a fiber on its own stack or a plain thread, not a callback or
+ * a step on a worker. */
 WEFT_API bool weft__hook_can_wait(void);
 
 #endif

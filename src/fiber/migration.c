@@ -354,7 +354,7 @@ static bool abandon_remote_call(struct remote_call *remote_call, weft_fiber fibe
 }
 
 /* A cancel or an interrupt of a waiting fiber is forwarded to the function, as if the function ran
- * here; after a cancel the fiber only waits for the end. Returns false if the call was abandoned. */
+ * here; after a cancel the fiber only waits for the end. False: the call was abandoned. */
 static bool join_remote_call(struct remote_call *remote_call, weft_fiber fiber, void **result,
                              int64_t deadline, int *err)
 {

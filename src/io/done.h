@@ -1,11 +1,11 @@
-/* What a dispatch or a close has finished: returned to the caller, who wakes the owners. This folder
- * makes no upcalls and knows no fibers.
+/* What a dispatch or a close has finished: returned to the caller, who wakes the owners. This
+ * folder makes no upcalls and knows no fibers.
  *
  * Two kinds of results, because their memory differs:
  *
  *   wakes  waits for readiness. The owner may take such a wait back at any moment (a deadline), and
- *          its memory is then gone. So waiter and ticket are copied out under the record's lock, and
- *          the wake may be fired at any later time: a waiter is memory that stays valid, and a
+ *          its memory is then gone. So waiter and ticket are copied out under the record's lock,
+ *          and the wake may be fired at any later time: a waiter is memory that stays valid, and a
  *          ticket whose wait has ended has no effect. Nothing is lost by that: the edge was counted
  *          before, so the owner's next try or wait sees the edge.
  *   ops    operations that a driver has completed. The owner does not leave before it is notified,

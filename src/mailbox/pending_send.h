@@ -24,8 +24,8 @@ static inline struct weft__pending_send *weft__pending_send_of(struct weft__send
 }
 
 /* Send the message, whose sender is set, for a step's command, which completes when the message is
- * admitted. WEFT_BY_POLICY: wait if the receiver's policy says so. Takes the envelope. Returns 0; an
- * error if the completion could not be reported. */
+ * admitted. WEFT_BY_POLICY: wait if the receiver's policy says so. Takes the envelope. Returns 0;
+ * an error if the completion could not be reported. */
 int weft__pending_send_start(const struct weft_command *command, weft_pid to,
                              struct weft__envelope *envelope, int64_t deadline);
 void weft__pending_send_free(struct weft__pending_send *send);

@@ -8,8 +8,8 @@ struct weft__http_range {
     uint64_t from, len; /* len > 0 */
 };
 
-/* Parses a Range field for a representation of `size` bytes into up to `max` ranges, in the order of
- * the field, without ranges that start after the end.
+/* Parses a Range field for a representation of `size` bytes into up to `max` ranges, in the order
+ * of the field, without ranges that start after the end.
  *
  * Returns the number of ranges (respond 206); 0 if the field must be ignored (respond 200): a unit
  * other than bytes, bad syntax, more than `max` ranges, or ranges that together are larger than the
@@ -26,9 +26,9 @@ struct weft__http_validators {
     bool absent;      /* there is no current representation (yet), for PUT and similar */
 };
 
-/* True if an entity tag is in the list of an If-Match or If-None-Match field; "*" is not handled here.
- * weak: weak comparison, W/ is ignored; otherwise both tags must be strong. Elements after a syntax
- * error are ignored. False also if etag is NULL or not an entity tag. */
+/* True if an entity tag is in the list of an If-Match or If-None-Match field; "*" is not handled
+ * here. weak: weak comparison, W/ is ignored; otherwise both tags must be strong. Elements after a
+ * syntax error are ignored. False also if etag is NULL or not an entity tag. */
 bool weft__http_etag_is_listed(const char *list, size_t len, const char *etag, size_t etag_len,
                                bool weak);
 /* Evaluates the preconditions of a request in the order of RFC 9110: If-Match or

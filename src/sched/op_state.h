@@ -1,10 +1,10 @@
-/* The completion of an operation against the waits of the task that owns it: one atomic word, in the
- * operation.
+/* The completion of an operation against the waits of the task that owns it: one atomic word, in
+ * the operation.
  *
  *   NO_WAITER  the task does not wait: its wait was ended by a deadline or a cancel, and it has
  *              requested the cancellation of the operation
  *   ticket     the task waits with this ticket, which the driver's thread fires at completion
- *   FINISHED   the operation is finished; the task may go on, and the memory of the operation, which
+ *   FINISHED   the operation is finished; the task continues, and the memory of the operation, which
  *              contains this word, may be gone
  *   ABANDONED  the task has left for good: the driver's thread frees the operation
  *

@@ -6,9 +6,9 @@
  * dispatcher. A part that differs takes the scheduler as a constant, so that neither instance tests
  * for the other. A switch chooses its instance once, where the pool's shortest path ends: with a
  * task in the next slot, or in the ring while only the ring has to be checked, the worker is a
- * pool's, because a dispatcher's worker uses neither. All tasks of a dispatcher, and no others, have
- * WEFT__TASK_GROUPED, and no task moves between the two, so the context that is resumed belongs to
- * the same instance (docs/adr/0033-one-switch-two-schedulers.md).
+ * pool's, because a dispatcher's worker uses neither. All tasks of a dispatcher, and no others,
+ * have WEFT__TASK_GROUPED, and no task moves between the two, so the context that is resumed
+ * belongs to the same instance (docs/adr/0033-one-switch-two-schedulers.md).
  *
  * Most callers suspend by weft__worker_suspend, which is the whole switch as one function. A wait
  * that happens for each message of a connection inlines the switch (weft__waiter_park_inline): one

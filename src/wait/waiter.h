@@ -230,7 +230,8 @@ static inline void weft__node_notify(struct weft__node *node, int status, struct
 }
 
 /* The two cases of weft__waiter_park that are not inlined into its caller, whose frame is what a
- * wait without a deadline keeps. A plain thread, or a worker's thread that keeps running its loop: */
+ * wait without a deadline keeps. A plain thread, or a worker's thread that keeps running
+ * its loop: */
 WEFT__MUST_USE enum weft__reason weft__waiter_park_thread(struct weft__waiter *waiter,
                                                           int64_t deadline,
                                                           const struct weft__wait_kind *kind,

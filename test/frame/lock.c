@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* Mutexes and rwlocks in frames: which waiter gets the lock, and which does not. In a group and in a
- * pool with two workers. */
+/* Mutexes and rwlocks in frames: which waiter gets the lock, and which does not. In a group and in
+ * a pool with two workers. */
 #include "frame/locks.h"
 
 /* --- acquired ------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* A counter that frames, fibers and threads increment under a lock stays exact, also when waiters give
- * up. */
+/* A counter that frames, fibers and threads increment under a lock stays exact, also when waiters
+ * give up. */
 #include "frame/locks.h"
 
 /* --- no update is lost ------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* Fibers of a pool use the descriptors of a loop: the loop's thread wakes them, although a loop knows
- * no fibers. */
+/* Fibers of a pool use the descriptors of a loop: the loop's thread wakes them, although a loop
+ * knows no fibers. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

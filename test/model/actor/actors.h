@@ -1,7 +1,7 @@
 /* The environment of a client's actors: no fibers among them, no states, hooks, traces or pending
  * table, and no other node. Dead letters are counted. A client includes this header once, and
- * defines with weft__actor_find which actors exist. WITH_PENDING, WITH_EXITS: the real pending table
- * or exit records are linked. */
+ * defines with weft__actor_find which actors exist. WITH_PENDING, WITH_EXITS: the real pending
+ * table or exit records are linked. */
 #ifndef WEFT_TEST_MODEL_ACTOR_ACTORS_H
 #define WEFT_TEST_MODEL_ACTOR_ACTORS_H
 
