@@ -18,7 +18,7 @@ int weft__socket_register(int fd, unsigned flags);
 int weft__socket_open(int family, int type);
 
 /* As weft_listen, for an address in binary form. */
-int weft__listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *opts);
+int weft__listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *options);
 
 /* As weft_accept, but returns the error at once when descriptors run out
  * (weft__is_fd_exhaustion). */
