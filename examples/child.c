@@ -7,12 +7,12 @@
 #include <sys/types.h>
 #include <weft/weft.h>
 
-static void tell(const char *name, const struct weft_process_status *status)
+static void tell(const char *name, int pid, const struct weft_process_status *status)
 {
     if (status->signal) {
-        printf("%s: ended by signal %d\n", name, status->signal);
+        printf("%s (process %d): ended by signal %d\n", name, pid, status->signal);
     } else {
-        printf("%s: exit code %d\n", name, status->code);
+        printf("%s (process %d): exit code %d\n", name, pid, status->code);
     }
 }
 
@@ -32,7 +32,7 @@ static int run(const char *const *argv, int64_t ns)
         err = weft_process_wait(process, &status, WEFT_FOREVER);
     }
     if (!err) {
-        tell(argv[0], &status);
+        tell(argv[0], weft_process_pid(process), &status);
     }
     weft_process_close(process);
     return err;

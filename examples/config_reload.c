@@ -69,7 +69,7 @@ static int reload(void *arg)
     return version < 0 ? version : err;
 }
 
-/* --- who changes the file --------------------------------------------------------------- */
+/* --- deployment ------------------------------------------------------------------------- */
 
 static int deploy(const char *name, int version)
 {

@@ -105,7 +105,7 @@ static int fill(int fd, weft_bufs *in, size_t n, int64_t deadline)
 }
 
 /* Moves the first n bytes of one chain to the end of another. */
-static int take(weft_bufs *from, size_t n, weft_bufs *to)
+static int move_bytes(weft_bufs *from, size_t n, weft_bufs *to)
 {
     while (n) {
         weft_buf *buf = weft_bufs_shift(from), *part = buf;
@@ -134,11 +134,11 @@ static int receive(int fd, weft_bufs *in, weft_bufs *message, int64_t deadline)
     weft_bufs_copy(in, 0, &length, LENGTH_BYTES);
     weft_bufs_consume(in, LENGTH_BYTES);
     err = fill(fd, in, length, deadline);
-    return err ? err : take(in, length, message);
+    return err ? err : move_bytes(in, length, message);
 }
 
-/* Prints a message. Returns whether it is the greeting of that name. */
-static bool print(weft_bufs *message, const char *name)
+/* Prints a message. Returns true if it is the greeting for that name. */
+static bool print_greeting(weft_bufs *message, const char *name)
 {
     char expected[100];
     size_t n = message->bytes, count = message->count;
@@ -156,7 +156,7 @@ static int receive_all(int fd)
     int err = 0;
     for (int i = 0; !err && i < MESSAGES; i++) {
         err = receive(fd, &in, &message, WEFT_FOREVER);
-        err = err ? err : print(&message, names[i]) ? 0 : -EBADMSG;
+        err = err ? err : print_greeting(&message, names[i]) ? 0 : -EBADMSG;
         weft_bufs_free(&message);
     }
     /* Nothing follows. */
