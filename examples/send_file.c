@@ -29,8 +29,12 @@ struct server {
 
 static int send_range(int fd, int file, const struct range *range, int64_t deadline)
 {
+    const char *head = (const char *)range;
     uint64_t sent = 0;
-    ssize_t n = weft_send(fd, range, sizeof *range, MSG_MORE, deadline);
+    ssize_t n = 1;
+    for (size_t at = 0; n > 0 && at<sizeof *range; at += n> 0 ? (size_t)n : 0) {
+        n = weft_send(fd, head + at, sizeof *range - at, MSG_MORE, deadline);
+    }
     while (n > 0 && sent < range->bytes) {
         n = weft_sendfile(fd, file, (int64_t)(range->from + sent), range->bytes - sent, deadline);
         sent += n > 0 ? (uint64_t)n : 0;
@@ -57,7 +61,7 @@ static int check(const struct request *request, uint64_t size)
     }
     for (uint64_t i = 0; i < request->count; i++) {
         const struct range *range = &request->ranges[i];
-        if (range->from > size || range->bytes > size - range->from) {
+        if (range->bytes == 0 || range->from > size || range->bytes > size - range->from) {
             return -ERANGE;
         }
     }

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <weft/weft.h>
 
-enum { PIECE = 16, PIECES = 2, PARTS_MAX = 8, LENGTH_BYTES = 4, MESSAGES = 3 };
+enum { MESSAGES = 3, LENGTH_BYTES = 4, LENGTH_MAX = 1000, PARTS_MAX = 8 };
+enum { PIECE = 16, PIECES = 2 }; /* small, so that messages span several buffers */
 
 static const char *const names[MESSAGES] = {"Ada", "Grace Brewster Murray", "Barbara"};
 static const char text[] = ",\nwelcome to this example.";
@@ -123,7 +124,7 @@ static int move_bytes(weft_bufs *from, size_t n, weft_bufs *to)
     return 0;
 }
 
-/* Receives one message. Returns 0; -ENODATA if there is none left. */
+/* Receives one message. Returns 0; -ENODATA if there is none left; -EMSGSIZE if it is too long. */
 static int receive(int fd, weft_bufs *in, weft_bufs *message, int64_t deadline)
 {
     uint32_t length = 0;
@@ -133,7 +134,7 @@ static int receive(int fd, weft_bufs *in, weft_bufs *message, int64_t deadline)
     }
     weft_bufs_copy(in, 0, &length, LENGTH_BYTES);
     weft_bufs_consume(in, LENGTH_BYTES);
-    err = fill(fd, in, length, deadline);
+    err = length <= LENGTH_MAX ? fill(fd, in, length, deadline) : -EMSGSIZE;
     return err ? err : move_bytes(in, length, message);
 }
 
