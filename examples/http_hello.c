@@ -34,9 +34,8 @@ static int shout(weft_http *req, void *arg)
 
 static void ask(const char *address)
 {
-    static const char request[] =
-        "POST /shout HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        "Content-Length: 6\r\n\r\nhello\n";
+    static const char request[] = "POST /shout HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                  "Content-Length: 6\r\n\r\nhello\n";
     char answer[512];
     size_t n = 0;
     int fd = weft_dial(address, NULL, weft_after(WEFT_SECONDS(1)));

@@ -183,7 +183,9 @@ enum weft_actor_event_kind {
     WEFT_EVENT_COMPLETE, /* the command with this `tag` is complete: `error`, or `buf` */
     /* A message whose sender waits for weft_actor_reply(tag, ...). */
     WEFT_EVENT_CALL,
-    WEFT_EVENT_CANCEL, /* the actor is asked to end; `buf`, or NULL, says why */
+    /* The actor is asked to end; `buf`, or NULL, says why. May come more than once, as when its host
+     * and its supervisor both stop it, and before messages that were sent earlier. */
+    WEFT_EVENT_CANCEL,
     /* An exit signal with `error` and `reason`: the linked actor `from` has ended (`tag` 1), or
      * weft_actor_exit was called (`tag` 0). */
     WEFT_EVENT_EXIT,
@@ -718,7 +720,7 @@ struct weft_actor_trace_event {
     int64_t at_ns;
 };
 /* Called synchronously on the thread that sends or handles the message: must not wait, send, or
- * change the trace. *passage is borrowed for the call. */
+ * change the trace. *trace_event is borrowed for the call. */
 typedef void (*weft_actor_trace_fn)(const struct weft_actor_trace_event *trace_event, void *arg);
 
 /* Start tracing for the whole process with `fn`, or stop tracing with NULL.

@@ -137,9 +137,9 @@ WEFT_API int weft_actor_exec(weft_host *host, weft_buf **result, const struct we
  *     err = weft_supervisor_start(host, &pid, &opts);
  *
  * Children are started in order and stopped in reverse order, each after the one before it has
- * ended. A child may itself be a supervisor. A supervisor that restarts its children too often
- * gives up: it stops all of them and exits with an error, which its own supervisor handles.
- * weft_actor_cancel stops a supervisor; it then exits normally.
+ * ended; dynamic children are stopped all at once. A child may itself be a supervisor. A supervisor
+ * that restarts its children too often gives up: it stops all of them and exits with an error,
+ * which its own supervisor handles. weft_actor_cancel stops a supervisor; it then exits normally.
  *
  *   strategy             when a child that is to be restarted has ended
  *   WEFT_ONE_FOR_ONE     restart only the child that failed
@@ -253,7 +253,8 @@ struct weft_child_info {
     uint64_t restarts;
     int error; /* of its last exit */
 };
-/* List the children of a supervisor in start order.
+/* List the children of a supervisor in start order; once a dynamic child was removed, dynamic
+ * children are in no particular order.
  *
  * Returns the number of children; the first `capacity` of them are written to `out`; -ESRCH if the
  * PID is not a running supervisor. Context: any thread; does not wait. */
