@@ -470,8 +470,11 @@ static void *never_runs(void *arg)
     return arg;
 }
 
+static atomic_bool hog_runs;
+
 static void *hog_until(void *arg)
 {
+    atomic_store(&hog_runs, true);
     while (!atomic_load((atomic_bool *)arg)) {
     }
     return arg;
@@ -486,6 +489,9 @@ TEST(pool_call_that_misses_deadline_never_runs)
     void *result = &pool;
     weft_fiber hog;
     CHECK_EQ(weft_pool_spawn(pool, &hog, hog_until, &go, NULL), 0);
+    while (!atomic_load(&hog_runs)) {
+        sched_yield();
+    }
     CHECK_EQ(weft_pool_call(pool, &result, 0, never_runs, &ran, weft_after(1000000)), -ETIMEDOUT);
     CHECK(result == &pool);
     atomic_store(&go, true);
