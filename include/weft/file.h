@@ -35,7 +35,7 @@ WEFT_BEGIN_DECLS
  * Plain threads may make these calls too; they block, also past the deadline.
  */
 
-struct statx;
+struct statx; /* <sys/stat.h>, with _GNU_SOURCE */
 
 /* Open a file. flags: as for open(2), O_CLOEXEC is always added; mode: for a file that is created.
  * A FIFO, a terminal or a device is opened without waiting for its other end (-ENXIO: opened for
