@@ -726,7 +726,8 @@ TEST(fast_reading_client_does_not_starve_worker)
     CHECK_EQ(ask_once(&s, get("/"))->status, 0);
     served_end(&s);
     printf("    %d turns of others\n", turns_in_flood);
-    CHECK(turns_in_flood >= 8);
+    /* Without the yields none. Usually 16; fewer if the machine takes the CPU away meanwhile. */
+    CHECK(turns_in_flood >= 3);
 }
 
 TEST(http_server_bad_options_are_einval)
