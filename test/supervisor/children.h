@@ -34,6 +34,17 @@ static inline void forget(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* The log so far, for the test's main thread: a child that has just ended may have logged it a moment
+   ago, on a worker. */
+static inline const char *heard(void)
+{
+    static char copy[sizeof said];
+    pthread_mutex_lock(&lock);
+    memcpy(copy, said, sizeof said);
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
 /* Waits until the whole log equals this text. */
 static inline void await(const char *what)
 {

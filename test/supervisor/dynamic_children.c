@@ -31,7 +31,7 @@ TEST(dynamic_children_are_added_and_removed)
     }
     forget();
     CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), 0);
-    CHECK_STR(said, "-9"); /* waits for the child's end */
+    CHECK_STR(heard(), "-9"); /* waits for the child's end */
     CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), -ENOENT);
     CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
     atomic_store(&refusals, 1);

@@ -8,7 +8,7 @@ TEST(children_start_in_order_and_stop_in_reverse)
 {
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
-    CHECK_STR(said, "+a +b +c"); /* all children run when it returns */
+    CHECK_STR(heard(), "+a +b +c"); /* all children run when it returns */
     struct weft_actor_info info;
     CHECK_EQ(weft_actor_info(look(pid, "b").pid, &info), 0);
     CHECK(weft_pid_equal(info.parent, pid)); /* although a plain thread has run its init */
@@ -86,7 +86,7 @@ TEST(supervisor_giving_up_is_restarted_by_its_parent)
         .name = "top", .children = children, .count = 2};
     weft_host *host = make_host();
     weft_pid pid = start(host, &top);
-    CHECK_STR(said, "+a +b +z");
+    CHECK_STR(heard(), "+a +b +z");
     weft_pid below = look(pid, "low").pid;
     tell(below, "a", "crash");
     await("+a +b +z -a +a");
@@ -192,7 +192,7 @@ TEST(failed_initial_start_leaves_no_children)
                                    &(struct weft_supervisor_opts){.children = last, .count = 3}),
              -ENOENT);
     end_host(host); /* the search finds no actor alive */
-    CHECK_EQ(strlen(said), strlen("+a +b -b -a"));
+    CHECK_EQ(strlen(heard()), strlen("+a +b -b -a"));
 }
 
 static void await_nobody(weft_host *host)
@@ -245,7 +245,7 @@ TEST(vetoed_supervisor_start_ends_its_children)
                                    &(struct weft_supervisor_opts){.children = abc, .count = 3}),
              -EPERM);
     await_nobody(host);
-    CHECK_EQ(strlen(said), strlen("+a +b +c -a -b -c"));
+    CHECK_EQ(strlen(heard()), strlen("+a +b +c -a -b -c"));
     end_host(host);
 }
 
@@ -318,8 +318,9 @@ static bool stop_with_a_stubborn_one(void)
     CHECK_EQ(stop(pid), 0);
     CHECK(weft_now() - from >= 20 * MS);
     end_host(host);
-    bool asked = strcmp(said, "+a +b +c !b !c -c ?b -b -a") == 0; /* c was not even asked to stop */
-    CHECK(asked || strcmp(said, "+a +b +c !b !c -c -b -a") == 0);
+    bool asked =
+        strcmp(heard(), "+a +b +c !b !c -c ?b -b -a") == 0; /* c was not even asked to stop */
+    CHECK(asked || strcmp(heard(), "+a +b +c !b !c -c -b -a") == 0);
     return asked;
 }
 
@@ -345,7 +346,7 @@ TEST(killed_supervisor_ends_its_children)
     err = weft_actor_join(z, NULL, WEFT_FOREVER);
     CHECK(err == -ECANCELED || err == -ESRCH);
     end_host(host);
-    CHECK(strstr(said, "-a") && strstr(said, "-z"));
+    CHECK(strstr(heard(), "-a") && strstr(heard(), "-z"));
 }
 
 TEST(host_stop_stops_supervisors_without_restarts)
@@ -430,7 +431,7 @@ TEST(services_start_after_and_stop_before_their_requirements)
                                                CHILD("cron")};
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 4});
-    CHECK_STR(said, "+log +db +web +cron");
+    CHECK_STR(heard(), "+log +db +web +cron");
     struct weft_child_info infos[4];
     CHECK_EQ(weft_supervisor_children(pid, infos, 4), 4);
     CHECK_STR(infos[0].name, "log");
