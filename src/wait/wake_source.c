@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,9 +175,21 @@ static bool is_in_wait(int tid)
     return wait != NULL;
 }
 
+/* By open(2), because ThreadSanitizer does not see the descriptor that opendir opens: if its number
+ * was closed by a raw system call before, it would report the closedir. */
+static DIR *open_threads(void)
+{
+    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (fd >= 0 && !dir) {
+        close(fd);
+    }
+    return dir;
+}
+
 bool weft__wake_source_has_thread(const int *own, size_t count, char *who, size_t size)
 {
-    DIR *dir = opendir("/proc/self/task");
+    DIR *dir = open_threads();
     if (!dir) {
         snprintf(who, size, "no /proc");
         return true;
