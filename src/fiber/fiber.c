@@ -739,7 +739,7 @@ make_stackless(struct weft__worker *w, struct weft__worker *inside, weft_pool *p
     task->born = creation_time(w);
     if (!pool->group_sched) {
         name_stackless(task, opts->name);
-        assign_home(task, pool, -1);
+        assign_home(task, pool, opts->bound ? opts->worker : -1);
     } else if ((*err = add_to_group(task, pool, member, opts->name)) != 0) {
         weft__slab_put(&spawner->blocks, task);
         goto unadmit;

@@ -65,6 +65,8 @@ struct weft__stackless_kind {
 struct weft__stackless_opts {
     const char *name;
     bool detached;
+    bool bound; /* to `worker` of the pool; not in a dispatcher's pool */
+    int worker;
     struct weft__group_member member; /* in a dispatcher's pool */
     bool inherit_group;               /* or inherit the creating fiber's membership */
     struct weft__node *joiner;        /* notified at its end; excludes any other joiner */
