@@ -38,6 +38,10 @@ static void write_server(FILE *out, const struct weft_http_stats *s)
     write_metric(out, "weft_http_connections_open", "gauge", "Connections open now.", s->open);
     write_metric(out, "weft_http_connections_rejected_total", "counter",
                  "Connections rejected because of a limit.", s->refused);
+    write_metric(out, "weft_http_connections_at_rest", "gauge",
+                 "Open connections that have no fiber until their clients send.", s->at_rest);
+    write_metric(out, "weft_http_connection_wakes_total", "counter",
+                 "Times that a connection at rest got a fiber again.", s->wakes);
     write_metric(out, "weft_http_connections_evicted_total", "counter",
                  "Idle connections closed to make room for new ones.", s->idle_shed);
     write_metric(out, "weft_http_accept_errors_total", "counter",

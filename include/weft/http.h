@@ -12,9 +12,11 @@
  *     weft_http_server_stop(server, weft_after(WEFT_SECONDS(10)));
  *     weft_http_server_destroy(server);
  *
- * Each connection is one fiber that stays on one worker of the pool for its whole life. The fiber
- * reads the requests one after the other and calls their handlers. Responses to pipelined requests
- * are buffered and written together. A handler may wait in any way. A handler that migrates to
+ * Each connection is served by one fiber, on one worker of the pool for the connection's whole life.
+ * The fiber reads the requests one after the other and calls their handlers. Responses to pipelined
+ * requests are buffered and written together. A connection that is silent for a while rests: it has
+ * no fiber until its client sends the next byte. Only a connection between two requests rests; a
+ * handler that waits, for example in a long poll, keeps its fiber. A handler may wait in any way. A handler that migrates to
  * another worker (weft/fiber.h) must return to its own worker before its next call into this
  * header.
  *
@@ -83,7 +85,11 @@ struct weft_http_server_limits {
     /* Open connections per IPv4 address or per IPv6 /64, with the same policy. Default: half of the
      * default of `connections`, at most 16384. */
     uint32_t per_address;
-    int64_t idle_ns;   /* idle timeout between two requests: 60 s */
+    int64_t idle_ns; /* idle timeout between two requests: 60 s */
+    /* Silence between two requests after which a connection rests: it gives its fiber, stack and
+     * buffers back, and costs a few hundred bytes until its client sends the next byte. 1 s; below
+     * 1 ms: as soon as nothing is there to do; idle_ns or longer: never. */
+    int64_t rest_ns;
     int64_t header_ns; /* from the first byte of a request to the end of its header: 10 s (408) */
     int64_t body_ns;   /* one wait for more of a body: 10 s (408) */
     /* Minimum rate in bytes per second once body_ns have been spent waiting: 500 (408). */
@@ -215,6 +221,8 @@ struct weft_http_stats {
     uint64_t bytes_out; /* written to clients */
     uint64_t accepted;  /* connections accepted */
     uint64_t open;      /* connections open now */
+    uint64_t at_rest;   /* ... of these: without a fiber (rest_ns) */
+    uint64_t wakes;     /* times that a connection at rest got a fiber again */
     uint64_t refused;   /* connections rejected because of a limit */
     /* Failed accepts: no descriptor or no memory; the acceptor pauses after one. */
     uint64_t accept_errors;

@@ -1,15 +1,11 @@
-/* A connection's life: its fiber reads, serves and answers one request after the other, then closes
- * the socket.
+/* A turn of a connection: its fiber reads, serves and answers one request after the other.
  *
  *     allocate    the read buffer and the header fields; without memory the client gets a 503
- *     serve       head, request, response, until one side ends the connection or a stop aborts it
+ *     serve       head, request, response, until one side ends the connection, a stop aborts it, or
+ *                 there is nothing to do and the connection rests
  *     linger      before a close, while the client may still send or has yet to read: shut down the
  *                 write side, and discard what arrives
- *     release     buffers, descriptor, the place among the limits
- *
- * From allocate to the end of linger the connection is in its shard's list, and from its first wait
- * on in idle groups; other threads reach it only there. The count of the server's waitgroup is its
- * last access to the server, which may be freed after that.
+ *     release     buffers; the session (server/session.h) keeps the descriptor, or closes it
  */
 #include "http/conn.h"
 
@@ -38,14 +34,14 @@ static bool may_receive_more(const struct weft__http_conn *conn)
  * is not waited for: it fits into any receive buffer. */
 static bool may_read_slowly(const struct weft__http_conn *conn)
 {
-    return weft__http_written(conn) >= WEFT__HTTP_PEER_BUFFER_BYTES &&
-           weft__http_unacked_bytes(conn) > 0;
+    return weft__turn_written(&conn->turn) >= WEFT__HTTP_PEER_BUFFER_BYTES &&
+           weft__unacked_bytes(conn->turn.fd) > 0;
 }
 
 static bool still_reads(struct weft__http_conn *conn)
 {
-    return !weft__http_is_stopping(conn->server) && weft__http_unacked_bytes(conn) > 0 &&
-           weft__http_min_rate_settle(conn, weft_now());
+    return !weft__is_stopping(conn->turn.server) && weft__unacked_bytes(conn->turn.fd) > 0 &&
+           weft__min_rate_settle(&conn->turn, weft_now());
 }
 
 /* A client sees the response only when it reads, and by then it has sent what its socket buffer
@@ -56,13 +52,12 @@ static void linger(struct weft__http_conn *conn)
     size_t space = conn->in ? conn->in->len : sizeof conn->fields_inline;
     size_t dropped = 0, yield_at = WEFT__HTTP_DISCARD_MAX;
     int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
-    if (weft_shutdown(conn->fd, SHUT_WR) != 0) {
+    if (weft_shutdown(conn->turn.fd, SHUT_WR) != 0) {
         return;
     }
-    atomic_store_explicit(&conn->since, weft_now(), memory_order_relaxed);
-    atomic_store_explicit(&conn->phase, WEFT__HTTP_LINGERING, memory_order_relaxed);
+    weft__session_enter(conn->turn.session, WEFT__PHASE_LINGERING, weft_now());
     while (dropped < WEFT__HTTP_LINGER_MAX) {
-        ssize_t n = weft_read(conn->fd, to, space, deadline);
+        ssize_t n = weft_read(conn->turn.fd, to, space, deadline);
         if (n == -ETIMEDOUT && still_reads(conn)) {
             deadline = weft_after(conn->server->opts.limits.linger_ns);
             continue;
@@ -71,7 +66,7 @@ static void linger(struct weft__http_conn *conn)
             return;
         }
         if (conn->grace_expired && !dropped) {
-            atomic_fetch_add_explicit(&conn->server->stop_lost, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&conn->turn.server->stop_lost, 1, memory_order_relaxed);
         }
         dropped += (size_t)n;
         if (dropped >= yield_at) {
@@ -81,38 +76,14 @@ static void linger(struct weft__http_conn *conn)
     }
 }
 
-static void shard_add(struct weft__http_conn *conn)
-{
-    struct weft__http_shard *shard = conn->shard;
-    weft__lock(&shard->lock);
-    conn->next = shard->first;
-    if (conn->next) {
-        conn->next->prev = conn;
-    }
-    shard->first = conn;
-    weft__unlock(&shard->lock);
-}
-
-static void shard_remove(struct weft__http_conn *conn)
-{
-    struct weft__http_shard *shard = conn->shard;
-    weft__lock(&shard->lock);
-    if (conn->prev) {
-        conn->prev->next = conn->next;
-    } else {
-        shard->first = conn->next;
-    }
-    if (conn->next) {
-        conn->next->prev = conn->prev;
-    }
-    weft__unlock(&shard->lock);
-}
-
 static void serve_connection(struct weft__http_conn *conn)
 {
     /* A stop past its deadline may not have seen this connection. */
-    while (!conn->close && weft__http_stop_stage(conn->server) < WEFT__HTTP_STOP_ABORT) {
+    while (!conn->close && weft__stop_stage(conn->turn.server) < WEFT__STOP_ABORT) {
         ssize_t n = weft__http_input_head(conn);
+        if (conn->rests) {
+            return;
+        }
         if (n == 0) {
             break;
         }
@@ -129,7 +100,7 @@ static void serve_connection(struct weft__http_conn *conn)
     }
     weft__http_out_flush(conn);
     if (conn->grace_expired) {
-        atomic_fetch_add_explicit(&conn->server->stop_idle, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&conn->turn.server->stop_idle, 1, memory_order_relaxed);
     }
     if ((!conn->broken || conn->sent_503) && (may_receive_more(conn) || may_read_slowly(conn))) {
         linger(conn);
@@ -163,46 +134,43 @@ static void release(struct weft__http_conn *conn)
     }
 }
 
-static void init(struct weft__http_conn *conn, const struct weft__http_arrival *arrival)
+static void init(struct weft__http_conn *conn, struct weft__session *session)
 {
     memset(conn, 0, offsetof(struct weft__http_conn, fields_inline));
+    weft__turn_init(&conn->turn, session);
     conn->req.conn = conn;
-    conn->server = arrival->server;
-    conn->fd = arrival->fd;
-    conn->worker = arrival->worker;
-    conn->shard = &conn->server->shards[arrival->worker];
+    conn->server = (struct weft_http_server *)(void *)session->server;
+    conn->shard = &conn->server->shards[session->worker];
     conn->deadline = WEFT_FOREVER;
-    conn->peer = arrival->peer;
-    conn->address = arrival->address;
-    conn->fiber = weft_self();
+    conn->yield_at = WEFT__HTTP_YIELD_BYTES;
     conn->now = weft_now_cached();
-    atomic_store_explicit(&conn->phase, WEFT__HTTP_BUSY, memory_order_relaxed);
+    weft__session_get_peer(session, &conn->peer);
 }
 
-void *weft__http_conn_run(void *arg)
+static bool take_turn(struct weft__session *session)
 {
     struct weft__http_conn conn;
-    init(&conn, arg);
-    weft__free(arg);
-    struct weft_http_server *server = conn.server;
-    atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
+    init(&conn, session);
     if (allocate(&conn)) {
-        shard_add(&conn);
         serve_connection(&conn);
-        shard_remove(&conn);
-        weft__http_timeout_leave(&conn);
     } else {
-        atomic_fetch_add_explicit(&conn.shard->refused, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&weft__session_shard(session)->refused, 1, memory_order_relaxed);
         weft__http_out_reject(&conn);
         linger(&conn);
     }
+    weft__turn_leave(&conn.turn);
     release(&conn);
-    weft_close(conn.fd);
-    if (!conn.shed) {
-        weft__http_capacity_release(server, conn.address);
-    }
-    atomic_fetch_sub_explicit(&conn.shard->open, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
-    weft_waitgroup_done(&server->live); /* the last access */
-    return NULL;
+    return conn.rests;
 }
+
+static void refuse(int fd)
+{
+    char scrap[4096];
+    if (weft__http_send_503(fd) > 0) {
+        weft_shutdown(fd, SHUT_WR);
+        while (recv(fd, scrap, sizeof scrap, MSG_DONTWAIT) == sizeof scrap) {
+        }
+    }
+}
+
+const struct weft__server_protocol weft__http_protocol = {.turn = take_turn, .refuse = refuse};

@@ -1,13 +1,10 @@
-/* A connection: its fiber, its two buffers, and its current request.
- *
- * A connection lives on its fiber's stack. Other threads reach it through its worker's list (a
- * stop) and through the idle groups; it leaves both before it ends. They inspect the phase and shut
- * the socket down; the fiber then finds its read or write interrupted and looks up why.
- */
+/* A connection in a turn: its two buffers, its parser, and its current request. It lives on the
+ * stack of the turn's fiber; what outlives the turn is in the session (server/session.h). */
 #ifndef WEFT_HTTP_CONN_H
 #define WEFT_HTTP_CONN_H
 
 #include "http/server.h"
+#include "server/session.h"
 
 enum {
     WEFT__HTTP_INPUT_BYTES = 4096,   /* initial size of the read buffer */
@@ -65,14 +62,11 @@ struct weft_http {
 };
 
 struct weft__http_conn {
+    struct weft__turn turn;
     struct weft_http req;
     struct weft_http_server *server;
     struct weft__http_shard *shard;
-    int fd;
-    int worker;
-    weft_fiber fiber;
     struct weft_addr peer;
-    weft__http_address address;
 
     /* Bytes [start, end) of `in` are not consumed yet. */
     weft_buf *in;
@@ -81,54 +75,22 @@ struct weft__http_conn {
 
     int64_t now;                /* when the last bytes arrived */
     int64_t deadline;           /* of the handler's call; WEFT_FOREVER outside of these */
-    uint32_t served;            /* number of requests */
+    uint64_t yield_at;          /* yield when `written` reaches this */
     uint32_t pending_responses; /* responses in the write buffer */
     uint32_t since_yield;       /* requests since the last yield */
-    /* min_rate.c */
-    uint64_t yield_at;     /* yield when `written` reaches this */
-    uint64_t window_start; /* `written` at the start of the window */
-    int64_t waited_ns;     /* time spent waiting for buffer space in this window */
-    int64_t unsettled_ns;  /* ... part of it that is not subtracted from credit_ns yet */
-    int64_t slow_wait_ns;  /* a wait this long is slow; 0: watched, or not begun */
-    bool close;            /* close after this response */
-    bool unread;           /* the client may still send: linger */
-    bool broken;           /* writing has failed */
-    bool sent_503;         /* ... because there is no memory, and the client got a 503 */
-    bool timeout_counted;
-    /* A stop has interrupted the idle wait; written on the connection's own worker only. */
-    bool woken;
-    bool grace_expired; /* closed because the grace period of a stop is over */
-
-    /* Any thread. */
-    _Atomic(int) phase;     /* enum weft__http_phase */
-    _Atomic(int) timed_out; /* 1 + the phase that timed out; 0: none */
-    _Atomic(int64_t) since;
-    /* min_rate.c; changed by the fiber, or on its behalf while the fiber waits */
-    _Atomic(uint64_t) written; /* bytes */
-    /* Bytes that the client had acknowledged when credit_ns was last settled. */
-    _Atomic(uint64_t) acked_at;
-    _Atomic(int64_t) credit_ns; /* how much longer the client may let this connection wait */
-    weft_idle_member member[WEFT__HTTP_TIMEOUTS];
-    bool joined[WEFT__HTTP_TIMEOUTS];             /* used by the fiber only */
-    _Atomic(int) left_group[WEFT__HTTP_TIMEOUTS]; /* has left the group for good */
-    struct weft__http_conn *next, *prev;          /* in the shard; under the shard's lock */
-    bool aborted;                                 /* by a stop; under the shard's lock */
-    bool shed; /* evicted: counts for no limit; under the shard's lock */
+    bool close;                 /* close after this response */
+    bool unread;                /* the client may still send: linger */
+    bool broken;                /* writing has failed */
+    bool sent_503;              /* ... because there is no memory, and the client got a 503 */
+    bool grace_expired;         /* closed because the grace period of a stop is over */
+    bool rests;                 /* the turn is over: nothing is there to be done */
 
     struct weft_http_field *fields;
     struct weft_http_field fields_inline[WEFT_HTTP_FIELDS];
 };
 
-/* An accepted connection on its way to its worker. */
-struct weft__http_arrival {
-    struct weft_http_server *server;
-    int fd;
-    int worker;
-    weft__http_address address;
-    struct weft_addr peer;
-};
-/* The fiber's function. arg: a weft__http_arrival, which it frees. */
-void *weft__http_conn_run(void *arg);
+/* What src/server needs to know of HTTP. */
+extern const struct weft__server_protocol weft__http_protocol;
 
 /* --- request.c ------------------------------------------------------------------------------ */
 
@@ -147,67 +109,6 @@ void weft__http_serve_request(struct weft__http_conn *conn, size_t head_len);
 /* There is no valid request, but an error response to send. err: as weft__http_input_head. */
 void weft__http_reject_head(struct weft__http_conn *conn, ssize_t err);
 
-/* --- timeout.c ------------------------------------------------------------------------------ */
-
-/* Enters a phase: its timeout starts now. */
-void weft__http_phase_begin(struct weft__http_conn *conn, enum weft__http_phase phase);
-static inline void weft__http_phase_end(struct weft__http_conn *conn)
-{
-    atomic_store_explicit(&conn->phase, WEFT__HTTP_BUSY, memory_order_relaxed);
-}
-/* Reports whether this phase's timeout broke off the read or write, and counts it once. */
-bool weft__http_phase_timed_out(struct weft__http_conn *conn, enum weft__http_phase phase);
-/* Leaves all idle groups. After it, no group contains the connection and no group's callback
- * accesses it. */
-void weft__http_timeout_leave(struct weft__http_conn *conn);
-
-/* --- min_rate.c ----------------------------------------------------------------------------- */
-
-/* The slow path of weft__http_write_begin: the connection is watched, or writes for the first
- * time. */
-bool weft__http_min_rate_begin(struct weft__http_conn *conn);
-/* Accounts for a slow wait and the bytes written after it. Returns true if the client is too
- * slow. */
-bool weft__http_min_rate_check(struct weft__http_conn *conn, int64_t waited_ns);
-
-/* Settles the credit of a client for which this connection has waited since `since`. Returns true
- * if credit is left; then the wait counts from now. Only while the fiber waits. */
-bool weft__http_min_rate_settle(struct weft__http_conn *conn, int64_t now);
-/* Returns the bytes written that the client's TCP stack has not acknowledged. */
-uint64_t weft__http_unacked_bytes(const struct weft__http_conn *conn);
-
-static inline uint64_t weft__http_written(const struct weft__http_conn *conn)
-{
-    return atomic_load_explicit(&conn->written, memory_order_relaxed);
-}
-static inline void weft__http_add_written(struct weft__http_conn *conn, size_t n)
-{
-    atomic_store_explicit(&conn->written, weft__http_written(conn) + n, memory_order_relaxed);
-}
-
-/* Enters the write phase. Returns true if the connection is watched: then a write that finds buffer
- * space should not wait for anything else. */
-static inline bool weft__http_write_begin(struct weft__http_conn *conn)
-{
-    if (__builtin_expect(!conn->slow_wait_ns, 0)) {
-        return weft__http_min_rate_begin(conn);
-    }
-    atomic_store_explicit(&conn->since, weft_now_cached(), memory_order_relaxed);
-    atomic_store_explicit(&conn->phase, WEFT__HTTP_WRITE,
-                          memory_order_release); /* pairs: is_over */
-    weft_idle_touch(&conn->server->timeouts[WEFT__HTTP_WRITE], &conn->member[WEFT__HTTP_WRITE]);
-    return false;
-}
-
-/* Leaves the write phase after n bytes were written. Returns false if the client is too slow. */
-static inline bool weft__http_write_end(struct weft__http_conn *conn, size_t n)
-{
-    int64_t waited = weft_now_cached() - atomic_load_explicit(&conn->since, memory_order_relaxed);
-    weft__http_add_written(conn, n);
-    return __builtin_expect(waited < conn->slow_wait_ns, 1) ||
-           !weft__http_min_rate_check(conn, waited);
-}
-
 /* --- input.c -------------------------------------------------------------------------------- */
 
 static inline char *weft__http_input(const struct weft__http_conn *conn)
@@ -224,13 +125,14 @@ bool weft__http_input_grow(struct weft__http_conn *conn);
  * there is no memory. */
 bool weft__http_input_reserve(struct weft__http_conn *conn, size_t room);
 /* Flushes the write buffer, then reads with weft_read in the given phase. Returns as weft_read. */
-ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
+ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__phase phase, void *to,
                               size_t n);
 
 /* --- request_read.c ------------------------------------------------------------------------- */
 
-/* Reads the next request header. Returns its length; 0 if the connection is over; -EBADMSG if it
- * was rejected (see head); -ETIMEDOUT if the client is too slow; -ENOMEM. */
+/* Reads the next request header. Returns its length; 0 if the connection is over, or rests (then
+ * conn->rests is set); -EBADMSG if it was rejected (see head); -ETIMEDOUT if the client is too slow;
+ * -ENOMEM. */
 ssize_t weft__http_input_head(struct weft__http_conn *conn);
 
 /* --- request_body.c ------------------------------------------------------------------------- */
@@ -255,7 +157,10 @@ static inline void weft__http_out_commit(struct weft__http_conn *conn, size_t n)
 }
 /* Writes the buffer, then the bytes of the file. Returns -ENODATA if the file is shorter. */
 int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n);
-/* Sends a 503 without allocating. The connection is broken afterwards. */
+/* Sends a 503 without allocating and without waiting. Returns the number of bytes sent; <= 0:
+ * none. */
+ssize_t weft__http_send_503(int fd);
+/* The same on a connection, which is broken afterwards. */
 void weft__http_out_reject(struct weft__http_conn *conn);
 /* Removes the part of this response that was not sent from the buffer. */
 void weft__http_out_rewind(struct weft_http *req);

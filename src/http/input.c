@@ -51,16 +51,16 @@ bool weft__http_input_grow(struct weft__http_conn *conn)
     return compact(conn, total) && conn->end < weft__http_input_capacity(conn);
 }
 
-ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
+ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__phase phase, void *to,
                               size_t n)
 {
     int err = weft__http_out_flush(conn);
     if (err) {
         return err;
     }
-    weft__http_phase_begin(conn, phase);
-    ssize_t got = weft_read(conn->fd, to, n, conn->deadline);
-    weft__http_phase_end(conn);
+    weft__turn_enter(&conn->turn, phase);
+    ssize_t got = weft_read(conn->turn.fd, to, n, conn->deadline);
+    weft__turn_enter_busy(&conn->turn);
     if (got > 0) {
         weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_IN, (uint64_t)got);
     }

@@ -13,9 +13,9 @@
 static int fail(struct weft__http_conn *conn, int err)
 {
     conn->broken = conn->close = true;
-    if (weft__http_phase_timed_out(conn, WEFT__HTTP_WRITE)) {
+    if (weft__turn_timed_out(&conn->turn, WEFT__PHASE_WRITE)) {
         /* Otherwise the kernel would keep the unread bytes for minutes. */
-        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
+        setsockopt(conn->turn.fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
                    sizeof(struct linger));
         return -ETIMEDOUT;
     }
@@ -51,9 +51,9 @@ static void advance(struct iovec *iov, int *count, size_t n)
 static inline bool count_written(struct weft__http_conn *conn, size_t n)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
-    bool good = weft__http_write_end(conn, n);
-    if (weft__http_written(conn) >= conn->yield_at) {
-        conn->yield_at = weft__http_written(conn) + WEFT__HTTP_YIELD_BYTES;
+    bool good = weft__write_end(&conn->turn, n);
+    if (weft__turn_written(&conn->turn) >= conn->yield_at) {
+        conn->yield_at = weft__turn_written(&conn->turn) + WEFT__HTTP_YIELD_BYTES;
         weft_yield();
     }
     return good;
@@ -62,8 +62,8 @@ static inline bool count_written(struct weft__http_conn *conn, size_t n)
 static inline ssize_t write_once(const struct weft__http_conn *conn, const struct iovec *iov,
                                  int count, int64_t deadline)
 {
-    return count == 1 ? weft_write(conn->fd, iov->iov_base, iov->iov_len, deadline)
-                      : weft_writev(conn->fd, iov, count, deadline);
+    return count == 1 ? weft_write(conn->turn.fd, iov->iov_base, iov->iov_len, deadline)
+                      : weft_writev(conn->turn.fd, iov, count, deadline);
 }
 
 /* A completion-based driver takes time even if there is buffer space: that time must not count
@@ -78,9 +78,9 @@ static __attribute__((noinline)) ssize_t try_write_first(const struct weft__http
 static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
 {
     while (count) {
-        ssize_t n = weft__http_write_begin(conn) ? try_write_first(conn, iov, count)
-                                                 : write_once(conn, iov, count, conn->deadline);
-        weft__http_phase_end(conn);
+        ssize_t n = weft__write_begin(&conn->turn) ? try_write_first(conn, iov, count)
+                                                   : write_once(conn, iov, count, conn->deadline);
+        weft__turn_enter_busy(&conn->turn);
         if (n < 0 || !count_written(conn, (size_t)n)) {
             return fail(conn, n < 0 ? (int)n : -ETIMEDOUT);
         }
@@ -123,11 +123,16 @@ int weft__http_out_flush(struct weft__http_conn *conn)
     return conn->out ? write_buffered_and(conn, NULL, 0) : conn->broken ? -EPIPE : 0;
 }
 
-void weft__http_out_reject(struct weft__http_conn *conn)
+ssize_t weft__http_send_503(int fd)
 {
     static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
                                  "Retry-After: 1\r\nConnection: close\r\n\r\n";
-    ssize_t n = send(conn->fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return send(fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void weft__http_out_reject(struct weft__http_conn *conn)
+{
+    ssize_t n = weft__http_send_503(conn->turn.fd);
     conn->broken = conn->close = conn->unread = true;
     conn->sent_503 = n > 0;
     if (n > 0) {
@@ -186,12 +191,12 @@ static int send_buffered(struct weft__http_conn *conn)
         return weft__http_out_flush(conn);
     }
     size_t n = conn->out->len;
-    ssize_t sent = send(conn->fd, conn->out->data, n, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = send(conn->turn.fd, conn->out->data, n, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent <= 0) {
         return weft__http_out_flush(conn);
     }
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
-    weft__http_add_written(conn, (size_t)sent);
+    weft__turn_add_written(&conn->turn, (size_t)sent);
     weft_buf_pull(conn->out, (size_t)sent);
     if (conn->out->len) {
         return weft__http_out_flush(conn);
@@ -206,10 +211,10 @@ int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, u
     int64_t at = (int64_t)offset;
     int err = send_buffered(conn);
     while (!err && n) {
-        weft__http_write_begin(conn);
-        ssize_t sent =
-            weft_sendfile(conn->fd, fd, at, n < FILE_MAX ? (size_t)n : FILE_MAX, conn->deadline);
-        weft__http_phase_end(conn);
+        weft__write_begin(&conn->turn);
+        ssize_t sent = weft_sendfile(conn->turn.fd, fd, at, n < FILE_MAX ? (size_t)n : FILE_MAX,
+                                     conn->deadline);
+        weft__turn_enter_busy(&conn->turn);
         if (sent > 0) {
             at += sent;
             n -= (uint64_t)sent;

@@ -68,10 +68,10 @@ static ssize_t receive(struct weft_http *req, void *to, size_t n)
         weft_yield();
         before = weft_now();
     }
-    ssize_t got = weft__http_input_read(conn, WEFT__HTTP_BODY, to, n);
+    ssize_t got = weft__http_input_read(conn, WEFT__PHASE_BODY, to, n);
     req->waited_ns += weft_now() - before;
     if (got == 0) {
-        return weft__http_phase_timed_out(conn, WEFT__HTTP_BODY) ? -ETIMEDOUT : -ECONNRESET;
+        return weft__turn_timed_out(&conn->turn, WEFT__PHASE_BODY) ? -ETIMEDOUT : -ECONNRESET;
     }
     if (got == -ETIMEDOUT && !conn->broken) {
         got = -EAGAIN; /* the handler's deadline */

@@ -2,8 +2,8 @@
  * head is complete, is rejected, or the connection is over.
  *
  * There are two waits, each with its own timeout, which starts once. Before the first byte the
- * connection is idle (WEFT__HTTP_IDLE): it may be evicted, and a stop ends the wait. From the first
- * byte on it is in a head (WEFT__HTTP_HEADER): the timeout covers the whole head, so a client
+ * connection is idle (WEFT__PHASE_IDLE): it may rest or be evicted, and a stop ends the wait. From the first
+ * byte on it is in a head (WEFT__PHASE_HEADER): the timeout covers the whole head, so a client
  * cannot prolong it by sending one byte at a time. Pending responses are flushed before each
  * wait. Used by the connection's fiber only.
  */
@@ -24,29 +24,49 @@ static void yield_if_due(struct weft__http_conn *conn)
 
 static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
 {
-    bool late = weft__http_phase_timed_out(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
+    bool late = weft__turn_timed_out(&conn->turn, partial ? WEFT__PHASE_HEADER : WEFT__PHASE_IDLE);
     conn->broken |= got < 0;
     return partial && late && got == 0 ? -ETIMEDOUT : 0;
 }
 
-/* Waits for the next request. When the grace period of a stop is over, the wait is ended (stop.c)
- * and takes only what has arrived already. */
+/* A connection that rests as soon as there is nothing to do. */
+static bool rests_at_once(const struct weft__http_conn *conn)
+{
+    return conn->turn.session->may_rest && conn->turn.server->opts.rest_ns == 0;
+}
+
+/* Ends the wait because the connection has been silent for long enough, or because the grace period
+ * of a stop is over: takes what has arrived already. An interrupt that came too late must not end a
+ * wait of a handler. */
+static ssize_t end_wait(struct weft__http_conn *conn, char *to, size_t space, ssize_t got)
+{
+    weft_fiber_clear_interrupt();
+    return got == -EINTR ? weft_read(conn->turn.fd, to, space, 0) : got;
+}
+
+/* Waits for the next request. The wait is ended from outside by an interrupt, on this thread
+ * (server/timeout.c, server/stop.c). */
 static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t space)
 {
-    const struct weft_http_server *server = conn->server;
-    bool over = weft__http_stop_stage(server) >= WEFT__HTTP_STOP_IDLE;
-    ssize_t got = weft_read(conn->fd, to, space, over ? 0 : WEFT_FOREVER);
-    if (conn->woken) { /* an interrupt that came too late must not end a wait of a handler */
-        conn->woken = false;
-        weft_fiber_clear_interrupt();
-        over = true;
-        got = got == -EINTR ? weft_read(conn->fd, to, space, 0) : got;
+    struct weft__session *session = conn->turn.session;
+    bool over = weft__stop_stage(conn->turn.server) >= WEFT__STOP_IDLE;
+    bool rests = rests_at_once(conn);
+    ssize_t got = weft_read(conn->turn.fd, to, space, over || rests ? 0 : WEFT_FOREVER);
+    if (session->woken || session->rest_due) {
+        got = end_wait(conn, to, space, got);
+        rests |= session->rest_due;
+        over |= session->woken;
+        session->woken = session->rest_due = false;
     }
-    if (over && got == -ETIMEDOUT) {
+    if (got != -ETIMEDOUT) {
+        return got;
+    }
+    if (over) {
         conn->grace_expired = true;
-        return 0;
+    } else if (rests) {
+        conn->rests = true;
     }
-    return got;
+    return over || rests ? 0 : got;
 }
 
 /* Returns 1 if more bytes were read. */
@@ -56,7 +76,7 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
     if (!partial) {
         conn->start = conn->end = 0;
     } else if (!weft__http_input_grow(conn)) {
-        weft__http_phase_end(conn);
+        weft__turn_enter_busy(&conn->turn);
         return -ENOMEM; /* the limits of a header are below input_max */
     }
     char *to = weft__http_input(conn) + conn->end;
@@ -66,12 +86,12 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
     }
     yield_if_due(conn);
     if (first_wait) { /* the timeout of a header does not restart with each of its bytes */
-        weft__http_phase_begin(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
+        weft__turn_enter(&conn->turn, partial ? WEFT__PHASE_HEADER : WEFT__PHASE_IDLE);
     }
-    got = partial ? weft_read(conn->fd, to, space, WEFT_FOREVER) : read_next(conn, to, space);
+    got = partial ? weft_read(conn->turn.fd, to, space, WEFT_FOREVER) : read_next(conn, to, space);
     if (got <= 0) {
-        weft__http_phase_end(conn);
-        return over(conn, partial, got);
+        weft__turn_enter_busy(&conn->turn);
+        return conn->rests ? 0 : over(conn, partial, got);
     }
     conn->now = weft_now();
     conn->end += (size_t)got;
@@ -91,7 +111,7 @@ ssize_t weft__http_input_head(struct weft__http_conn *conn)
             ssize_t n = weft_http_head_parse(head, weft__http_input(conn) + conn->start,
                                              conn->end - conn->start);
             if (n) {
-                weft__http_phase_end(conn);
+                weft__turn_enter_busy(&conn->turn);
                 return n;
             }
         }

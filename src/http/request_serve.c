@@ -130,8 +130,8 @@ static void request_begin(struct weft__http_conn *conn, size_t head_len)
     req->path = "";
     req->path_len = 0;
     req->path_buf = NULL;
-    conn->served++;
-    conn->close = !req->head.keep_alive || conn->served >= conn->server->opts.limits.requests;
+    uint32_t served = ++conn->turn.session->served;
+    conn->close = !req->head.keep_alive || served >= conn->server->opts.limits.requests;
     weft__http_body_begin(req, 0);
 }
 

@@ -107,7 +107,7 @@ static char *put_last_fields(struct weft_http *req, char *to)
      * have begun while the handler ran. Requests that arrived after this one are served before the
      * close. */
     bool has_next = req->body_done && conn->end > conn->start;
-    conn->close |= req->continue_pending || (weft__http_is_stopping(conn->server) && !has_next);
+    conn->close |= req->continue_pending || (weft__is_stopping(conn->turn.server) && !has_next);
     if (conn->close) {
         to = put(to, LITERAL("Connection: close\r\n"));
     } else if (req->head.minor == 0) {
@@ -140,7 +140,8 @@ static char *start(struct weft_http *req, int status, size_t space)
     WEFT__REQUIRE(status >= 200 && status <= 599,
                   "HTTP response with status %d: must be 200 .. 599", status);
     WEFT__REQUIRE(
-        weft_worker_self() == req->conn->worker && weft_pool_self() == req->conn->server->pool,
+        weft_worker_self() == req->conn->turn.session->worker &&
+            weft_pool_self() == req->conn->turn.server->pool,
         "HTTP response on another worker than that of its connection: return to it first");
     char *to = weft__http_out_reserve(req->conn, space);
     if (to) {
@@ -450,7 +451,7 @@ static void abort_connection(struct weft_http *req)
     req->conn->broken = req->conn->close = true;
     if (req->stage == WEFT__HTTP_CONTENT && req->framing == WEFT__HTTP_CLOSE_DELIMITED) {
         struct linger reset = {.l_onoff = 1};
-        setsockopt(req->conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        setsockopt(req->conn->turn.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     }
 }
 

@@ -13,6 +13,14 @@
 #include "http/conn.h"
 
 #define S(n) ((n)*INT64_C(1000000000))
+#define REST_MIN_NS 1000000 /* shorter: without any wait */
+
+static const enum weft__balance balances[] = {
+    [WEFT_HTTP_BALANCE_LEAST] = WEFT__BALANCE_LEAST,
+    [WEFT_HTTP_BALANCE_ROUND_ROBIN] = WEFT__BALANCE_ROUND_ROBIN,
+    [WEFT_HTTP_BALANCE_HASH] = WEFT__BALANCE_HASH,
+    [WEFT_HTTP_BALANCE_REUSEPORT] = WEFT__BALANCE_REUSEPORT,
+};
 
 /* --- options -------------------------------------------------------------------------------- */
 
@@ -34,8 +42,9 @@ static void set_defaults(struct weft_http_server_limits *limits)
     limits->body_bytes = limits->body_bytes ? limits->body_bytes : 1 << 20;
     set_u32(&limits->requests, 1000);
     set_u32(&limits->pipelined, 64);
-    weft__http_capacity_defaults(limits);
+    weft__capacity_defaults(&limits->connections, &limits->per_address);
     set_ns(&limits->idle_ns, S(60));
+    set_ns(&limits->rest_ns, S(1));
     set_ns(&limits->header_ns, S(10));
     set_ns(&limits->body_ns, S(10));
     set_u32(&limits->body_rate, 500);
@@ -59,14 +68,49 @@ static const char *check_limits(const struct weft_http_server_limits *limits)
     if (limits->fields >= UINT16_MAX) {
         return "limits.fields: must be less than 65535";
     }
-    if (limits->idle_ns < 0 || limits->header_ns < 0 || limits->body_ns < 0 ||
-        limits->write_ns < 0 || limits->linger_ns < 0 || limits->grace_ns < 0) {
+    if (limits->idle_ns < 0 || limits->rest_ns < 0 || limits->header_ns < 0 ||
+        limits->body_ns < 0 || limits->write_ns < 0 || limits->linger_ns < 0 ||
+        limits->grace_ns < 0) {
         return "limits: a time must not be negative";
     }
     return NULL;
 }
 
 /* --- create and destroy ----------------------------------------------------------------------- */
+
+static int create_shards(struct weft_http_server *server)
+{
+    unsigned workers = weft_pool_workers(server->opts.pool);
+    server->shards = weft__alloc(workers * sizeof *server->shards);
+    if (!server->shards) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < workers; i++) {
+        weft__http_shard_init(&server->shards[i]);
+    }
+    return 0;
+}
+
+static int init_base(struct weft_http_server *server)
+{
+    const struct weft_http_server_limits *limits = &server->opts.limits;
+    return weft__server_init(&server->base, &weft__http_protocol,
+                             &(struct weft__server_opts){
+                                 .name = server->opts.name,
+                                 .pool = server->opts.pool,
+                                 .balance = balances[server->opts.balance],
+                                 .connections = limits->connections,
+                                 .per_address = limits->per_address,
+                                 .idle_ns = limits->idle_ns,
+                                 .rest_ns = limits->rest_ns < REST_MIN_NS ? 0 : limits->rest_ns,
+                                 .header_ns = limits->header_ns,
+                                 .body_ns = limits->body_ns,
+                                 .write_ns = limits->write_ns,
+                                 .write_rate = limits->write_rate,
+                                 .write_burst = limits->write_burst,
+                                 .grace_ns = limits->grace_ns,
+                             });
+}
 
 int weft_http_server_create(weft_http_server **out, const struct weft_http_server_opts *options)
 {
@@ -91,26 +135,22 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
         return -ENOMEM;
     }
     server->opts = opts;
-    server->pool = opts.pool;
-    server->workers = weft_pool_workers(opts.pool);
     server->parse = (struct weft_http_limits){
         .line_bytes = opts.limits.line_bytes,
         .header_bytes = opts.limits.header_bytes,
     };
     /* An empty line before the header, and its line end, are not part of the limits. */
     server->input_max = opts.limits.line_bytes + opts.limits.header_bytes + 64;
-    weft__http_min_rate_init(server);
-    weft_waitgroup_init(&server->live, NULL);
-    weft_waitgroup_init(&server->acceptors_live, NULL);
-    server->shards = weft__alloc(server->workers * sizeof *server->shards);
-    int err = server->shards ? weft__http_timeout_init(server) : -ENOMEM;
+    int err = create_shards(server);
     if (err) {
-        weft_http_server_destroy(server);
+        weft__free(server);
         return err;
     }
-    for (unsigned i = 0; i < server->workers; i++) {
-        weft__http_shard_init(&server->shards[i]);
-        server->shards[i].server = server;
+    err = init_base(server);
+    if (err) {
+        weft__free(server->shards);
+        weft__free(server);
+        return err;
     }
     *out = server;
     return 0;
@@ -121,14 +161,10 @@ void weft_http_server_destroy(weft_http_server *server)
     if (!server) {
         return;
     }
-    WEFT__REQUIRE(weft_waitgroup_count(&server->live) == 0 &&
-                      weft_waitgroup_count(&server->acceptors_live) == 0,
+    WEFT__REQUIRE(weft__server_is_idle(&server->base),
                   "HTTP server destroyed before weft_http_server_stop returned 0");
-    weft__http_timeout_deinit(server);
-    weft__http_accept_free(server);
+    weft__server_deinit(&server->base);
     weft__http_route_free(&server->routes);
-    weft_waitgroup_deinit(&server->live);
-    weft_waitgroup_deinit(&server->acceptors_live);
     weft__free(server->shards);
     weft__free(server);
 }
@@ -153,54 +189,75 @@ int weft_http_server_listen(weft_http_server *server, struct weft_addr *bound, c
         return err;
     }
     atomic_store_explicit(&server->listened, 1, memory_order_relaxed);
-    err = weft__http_accept_start(server, &addr, &at);
+    err = weft__accept_start(&server->base, &addr, &at);
     if (!err && bound) {
         *bound = at;
     }
     return err;
 }
 
+int weft_http_server_stop(weft_http_server *server, int64_t deadline)
+{
+    WEFT__NONNULL(server);
+    return weft__server_stop(&server->base, deadline);
+}
+
+bool weft_http_server_is_stopping(const weft_http_server *server)
+{
+    WEFT__NONNULL(server);
+    return weft__is_stopping(&server->base);
+}
+
 /* --- statistics ------------------------------------------------------------------------------- */
+
+static uint64_t read_counter(const _Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
 
 static uint64_t sum(const struct weft_http_server *server, int counter)
 {
     uint64_t total = 0;
-    for (unsigned i = 0; i < server->workers; i++) {
-        total += atomic_load_explicit(&server->shards[i].n[counter], memory_order_relaxed);
+    for (unsigned i = 0; i < server->base.workers; i++) {
+        total += read_counter(&server->shards[i].n[counter]);
     }
     return total;
 }
 
-static void sum_acceptors(const struct weft_http_server *server, struct weft_http_stats *out)
+static void sum_shards(const struct weft__server *server, struct weft_http_stats *out)
 {
     for (unsigned i = 0; i < server->workers; i++) {
-        const struct weft__http_shard *shard = &server->shards[i];
-        out->accepted += atomic_load_explicit(&shard->accepted, memory_order_relaxed);
-        out->refused += atomic_load_explicit(&shard->refused, memory_order_relaxed);
-        out->accept_errors += atomic_load_explicit(&shard->accept_errors, memory_order_relaxed);
-        out->accept_wakes += atomic_load_explicit(&shard->accept_wakes, memory_order_relaxed);
+        const struct weft__shard *shard = &server->shards[i];
+        out->accepted += read_counter(&shard->accepted);
+        out->refused += read_counter(&shard->refused);
+        out->accept_errors += read_counter(&shard->accept_errors);
+        out->accept_wakes += read_counter(&shard->accept_wakes);
+        out->idle_timeouts += read_counter(&shard->timeouts[WEFT__PHASE_IDLE]);
+        out->header_timeouts += read_counter(&shard->timeouts[WEFT__PHASE_HEADER]);
+        out->body_timeouts += read_counter(&shard->timeouts[WEFT__PHASE_BODY]);
+        out->write_timeouts += read_counter(&shard->timeouts[WEFT__PHASE_WRITE]);
+        uint64_t wakes = read_counter(&shard->wakes); /* before the rests: never more of these */
+        out->wakes += wakes;
+        out->at_rest += read_counter(&shard->rests) - wakes;
     }
 }
 
 void weft_http_server_stats(const weft_http_server *server, struct weft_http_stats *out)
 {
     WEFT__NONNULL(server);
+    const struct weft__server *base = &server->base;
     *out = (struct weft_http_stats){
         .requests = sum(server, WEFT__HTTP_N_REQUESTS),
         .bytes_in = sum(server, WEFT__HTTP_N_BYTES_IN),
         .bytes_out = sum(server, WEFT__HTTP_N_BYTES_OUT),
         .bad = sum(server, WEFT__HTTP_N_BAD_REQUESTS),
-        .idle_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_IDLE),
-        .header_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_HEADER),
-        .body_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_BODY),
-        .write_timeouts = sum(server, WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_WRITE),
         .flushes = sum(server, WEFT__HTTP_N_FLUSHES),
-        .idle_shed = atomic_load_explicit(&server->shed, memory_order_relaxed),
-        .stop_idle = atomic_load_explicit(&server->stop_idle, memory_order_relaxed),
-        .stop_lost = atomic_load_explicit(&server->stop_lost, memory_order_relaxed),
-        .stop_aborted = atomic_load_explicit(&server->stop_aborted, memory_order_relaxed),
+        .idle_shed = read_counter(&base->shed),
+        .stop_idle = read_counter(&base->stop_idle),
+        .stop_lost = read_counter(&base->stop_lost),
+        .stop_aborted = read_counter(&base->stop_aborted),
         .duration_ns = (int64_t)sum(server, WEFT__HTTP_N_DURATION_NS),
-        .open = atomic_load_explicit(&server->open, memory_order_relaxed),
+        .open = atomic_load_explicit(&base->open, memory_order_relaxed),
     };
     for (int i = 0; i < 6; i++) {
         out->by_class[i] = sum(server, WEFT__HTTP_N_CLASS + i);
@@ -208,5 +265,5 @@ void weft_http_server_stats(const weft_http_server *server, struct weft_http_sta
     for (int i = 0; i < WEFT_HTTP_BUCKETS; i++) {
         out->took[i] = sum(server, WEFT__HTTP_N_DURATION + i);
     }
-    sum_acceptors(server, out);
+    sum_shards(base, out);
 }

@@ -1,4 +1,4 @@
-/* The state of one worker: its connections, its counters, and the Date line.
+/* The state of one worker: its counters of requests, and the Date line.
  *
  * Counters are written only by the fibers of one worker, which are bound to it; any thread may read
  * them.
@@ -13,21 +13,6 @@
 #include <weft/http_parse.h>
 
 #include "base/atomic.h"
-#include "lock/lock.h"
-
-struct weft__http_conn;
-struct weft_idle_member;
-
-/* What a connection is doing, which selects its timeout. The first four have an idle group each. */
-enum weft__http_phase {
-    WEFT__HTTP_IDLE,   /* waits for a request */
-    WEFT__HTTP_HEADER, /* has received a part of a header */
-    WEFT__HTTP_BODY,   /* waits for more of a body */
-    WEFT__HTTP_WRITE,  /* waits for the client to read */
-    WEFT__HTTP_TIMEOUTS,
-    WEFT__HTTP_BUSY = WEFT__HTTP_TIMEOUTS, /* its handler runs */
-    WEFT__HTTP_LINGERING,                  /* the last response is written; reads to the end */
-};
 
 enum weft__http_counter {
     WEFT__HTTP_N_REQUESTS,
@@ -35,8 +20,7 @@ enum weft__http_counter {
     WEFT__HTTP_N_BYTES_IN = WEFT__HTTP_N_CLASS + 6,
     WEFT__HTTP_N_BYTES_OUT,
     WEFT__HTTP_N_BAD_REQUESTS,
-    WEFT__HTTP_N_TIMEOUTS, /* one per timeout */
-    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_TIMEOUTS + WEFT__HTTP_TIMEOUTS,
+    WEFT__HTTP_N_FLUSHES,
     WEFT__HTTP_N_DURATION_NS,
     WEFT__HTTP_N_DURATION, /* one per bucket */
     WEFT__HTTP_COUNTERS = WEFT__HTTP_N_DURATION + WEFT_HTTP_BUCKETS,
@@ -53,15 +37,6 @@ struct weft__http_shard {
 
     /* Any thread. */
     alignas(64) _Atomic(uint64_t) n[WEFT__HTTP_COUNTERS];
-    /* Connections, including those on their way to this worker. */
-    alignas(64) _Atomic(uint32_t) open;
-    _Atomic(uint64_t) accepted, refused, accept_errors, accept_wakes; /* by any acceptor */
-    struct weft__lock lock;
-    struct weft__http_conn *first; /* list of connections; under the lock */
-    struct weft_http_server *server;
-
-    /* For the idle group's callback: the members of its batch that belong to this worker. */
-    struct weft_idle_member *expired[WEFT__HTTP_TIMEOUTS];
 };
 
 static inline void weft__http_count(struct weft__http_shard *shard, int counter, uint64_t by)

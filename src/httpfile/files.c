@@ -212,13 +212,13 @@ static int respond_directory(weft_http *req, const struct weft_http_files *files
  * connection's pool has no caches here. */
 static int cache_index(struct weft_http_files *files, const struct weft__http_conn *conn)
 {
-    weft_pool *pool = conn->server->pool;
+    weft_pool *pool = conn->turn.server->pool;
     weft_pool *owner = atomic_load_explicit(&files->pool, memory_order_relaxed);
     if (!owner && atomic_compare_exchange_strong_explicit(
                       &files->pool, &owner, pool, memory_order_relaxed, memory_order_relaxed)) {
         owner = pool;
     }
-    return owner == pool ? conn->worker : -1;
+    return owner == pool ? conn->turn.session->worker : -1;
 }
 
 int weft_http_files_serve(weft_http *req, void *arg)

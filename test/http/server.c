@@ -705,7 +705,7 @@ static int flood(weft_http *req, void *arg)
     CHECK_EQ(weft_http_begin_response(req, 200), 0);
     CHECK_EQ(weft_spawn(NULL, take_turns, NULL, NULL), 0);
     weft_yield(); /* it has started */
-    CHECK(dup3(pipe, req->conn->fd, O_CLOEXEC) >= 0);
+    CHECK(dup3(pipe, req->conn->turn.fd, O_CLOEXEC) >= 0);
     close(pipe);
     int before = turns;
     for (int i = 0; i < 512; i++) { /* 16 MiB */

@@ -29,7 +29,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "http/conn.h"
+#include "server/session.h"
 
 #define NS_PER_S 1000000000
 #define HARDLY_ANY 16 /* the fraction of write_ns that counts as hardly any */
@@ -37,66 +37,70 @@
 #define LONG_NS (INT64_MAX / 4) /* sums of these do not overflow */
 
 /* Returns the time that the minimum rate allows for `bytes`. */
-static int64_t time_for(const struct weft_http_server *server, uint64_t bytes)
+static int64_t time_for(const struct weft__server *server, uint64_t bytes)
 {
-    double ns = (double)bytes * ((double)NS_PER_S / server->opts.limits.write_rate);
+    double ns = (double)bytes * ((double)NS_PER_S / server->opts.write_rate);
     return ns < (double)LONG_NS ? (int64_t)ns : LONG_NS;
 }
 
-static int64_t write_ns(const struct weft_http_server *server)
+static int64_t write_ns(const struct weft__server *server)
 {
-    int64_t ns = server->opts.limits.write_ns;
+    int64_t ns = server->opts.write_ns;
     return ns < LONG_NS ? ns : LONG_NS;
 }
 
-void weft__http_min_rate_init(struct weft_http_server *server)
+void weft__min_rate_init(struct weft__server *server)
 {
-    const struct weft_http_server_limits *limits = &server->opts.limits;
+    const struct weft__server_opts *limits = &server->opts;
     server->slow_wait_ns = limits->write_rate < NS_PER_S ? NS_PER_S / limits->write_rate : 1;
     server->credit_max_ns = write_ns(server) + time_for(server, limits->write_burst);
 }
 
-static int64_t credit(const struct weft__http_conn *conn)
+static int64_t credit(const struct weft__turn *turn)
 {
-    return atomic_load_explicit(&conn->credit_ns, memory_order_relaxed);
+    return atomic_load_explicit(&turn->credit_ns, memory_order_relaxed);
 }
 
-static void set_credit(struct weft__http_conn *conn, int64_t ns)
+static void set_credit(struct weft__turn *turn, int64_t ns)
 {
-    atomic_store_explicit(&conn->credit_ns, ns, memory_order_relaxed);
+    atomic_store_explicit(&turn->credit_ns, ns, memory_order_relaxed);
 }
 
-static void open_window(struct weft__http_conn *conn)
+static void open_window(struct weft__turn *turn)
 {
-    conn->waited_ns = conn->unsettled_ns = 0;
-    conn->window_start = weft__http_written(conn);
+    turn->waited_ns = turn->unsettled_ns = 0;
+    turn->window_start = weft__turn_written(turn);
 }
 
-bool weft__http_min_rate_begin(struct weft__http_conn *conn)
+bool weft__min_rate_begin(struct weft__turn *turn)
 {
-    bool watched = conn->joined[WEFT__HTTP_WRITE];
-    weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
+    bool watched = turn->joined[WEFT__PHASE_WRITE];
+    weft__turn_enter(turn, WEFT__PHASE_WRITE);
     if (watched) {
-        atomic_store_explicit(&conn->since, weft_now(), memory_order_relaxed);
+        atomic_store_explicit(&turn->session->since, weft_now(), memory_order_relaxed);
     } else {
-        conn->slow_wait_ns = conn->server->slow_wait_ns;
-        conn->yield_at = WEFT__HTTP_YIELD_BYTES;
-        set_credit(conn, UNSET);
+        turn->slow_wait_ns = turn->server->slow_wait_ns;
+        set_credit(turn, UNSET);
     }
     return watched;
 }
 
-uint64_t weft__http_unacked_bytes(const struct weft__http_conn *conn)
+uint64_t weft__unacked_bytes(int fd)
 {
     int queued = 0;
-    return ioctl(conn->fd, SIOCOUTQ, &queued) == 0 && queued > 0 ? (uint64_t)queued : 0;
+    return ioctl(fd, SIOCOUTQ, &queued) == 0 && queued > 0 ? (uint64_t)queued : 0;
 }
 
-static uint64_t acked(const struct weft__http_conn *conn)
+static bool is_unix(const struct weft__session *session)
 {
-    uint64_t written = weft__http_written(conn), unacked = weft__http_unacked_bytes(conn);
-    if (conn->peer.storage.ss_family == AF_UNIX) {
-        uint64_t ahead = conn->server->opts.limits.write_burst;
+    return session->address == 0; /* of no address: server/address_limit.h */
+}
+
+static uint64_t acked(const struct weft__turn *turn)
+{
+    uint64_t written = weft__turn_written(turn), unacked = weft__unacked_bytes(turn->fd);
+    if (is_unix(turn->session)) {
+        uint64_t ahead = turn->server->opts.write_burst;
         unacked = unacked > ahead ? unacked - ahead : 0;
     }
     /* More is queued than written if a part of an operation in progress is queued already. */
@@ -105,12 +109,12 @@ static uint64_t acked(const struct weft__http_conn *conn)
 
 /* Adds the time for the bytes accepted since the last call, subtracts the time waited, and returns
  * the credit. */
-static int64_t settle(struct weft__http_conn *conn, int64_t waited_ns)
+static int64_t settle(struct weft__turn *turn, int64_t waited_ns)
 {
-    const struct weft_http_server *server = conn->server;
-    int64_t ns = credit(conn), most = server->credit_max_ns;
-    uint64_t now = acked(conn);
-    uint64_t before = atomic_load_explicit(&conn->acked_at, memory_order_relaxed);
+    const struct weft__server *server = turn->server;
+    int64_t ns = credit(turn), most = server->credit_max_ns;
+    uint64_t now = acked(turn);
+    uint64_t before = atomic_load_explicit(&turn->acked_at, memory_order_relaxed);
     if (ns == UNSET) {
         ns = write_ns(server);
         before = 0;
@@ -120,56 +124,57 @@ static int64_t settle(struct weft__http_conn *conn, int64_t waited_ns)
     }
     ns -= waited_ns < LONG_NS ? waited_ns : LONG_NS;
     ns = ns < most ? ns : most;
-    atomic_store_explicit(&conn->acked_at, now > before ? now : before, memory_order_relaxed);
-    set_credit(conn, ns);
+    atomic_store_explicit(&turn->acked_at, now > before ? now : before, memory_order_relaxed);
+    set_credit(turn, ns);
     return ns;
 }
 
-static bool is_window_over(const struct weft__http_conn *conn)
+static bool is_window_over(const struct weft__turn *turn)
 {
-    const struct weft_http_server *server = conn->server;
-    return time_for(server, weft__http_written(conn) - conn->window_start) >= write_ns(server);
+    const struct weft__server *server = turn->server;
+    return time_for(server, weft__turn_written(turn) - turn->window_start) >= write_ns(server);
 }
 
-bool weft__http_min_rate_check(struct weft__http_conn *conn, int64_t waited_ns)
+bool weft__min_rate_check(struct weft__turn *turn, int64_t waited_ns)
 {
-    const struct weft_http_server *server = conn->server;
-    if (conn->slow_wait_ns) {
-        conn->slow_wait_ns = 0;
-        settle(conn, 0);
-        open_window(conn);
+    const struct weft__server *server = turn->server;
+    if (turn->slow_wait_ns) {
+        turn->slow_wait_ns = 0;
+        settle(turn, 0);
+        open_window(turn);
         return false;
     }
     waited_ns = waited_ns > 0 ? waited_ns : 0; /* the cached clock may lag */
-    conn->waited_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
-    conn->unsettled_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
-    bool passed = is_window_over(conn);
-    if (!passed && conn->unsettled_ns < server->slow_wait_ns) {
+    turn->waited_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
+    turn->unsettled_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
+    bool passed = is_window_over(turn);
+    if (!passed && turn->unsettled_ns < server->slow_wait_ns) {
         return false;
     }
-    int64_t ns = settle(conn, conn->unsettled_ns);
-    conn->unsettled_ns = 0;
+    int64_t ns = settle(turn, turn->unsettled_ns);
+    turn->unsettled_ns = 0;
     if (ns < 0) {
-        /* As if the write phase had timed out. pairs: weft__http_phase_timed_out */
-        atomic_store_explicit(&conn->timed_out, 1 + WEFT__HTTP_WRITE, memory_order_release);
+        /* As if the write phase had timed out. pairs: weft__turn_timed_out */
+        atomic_store_explicit(&turn->session->timed_out, 1 + WEFT__PHASE_WRITE,
+                              memory_order_release);
         return true;
     }
     if (passed) {
-        if (ns == server->credit_max_ns && conn->waited_ns < write_ns(server) / HARDLY_ANY) {
-            conn->slow_wait_ns = server->slow_wait_ns;
-            set_credit(conn, UNSET);
+        if (ns == server->credit_max_ns && turn->waited_ns < write_ns(server) / HARDLY_ANY) {
+            turn->slow_wait_ns = server->slow_wait_ns;
+            set_credit(turn, UNSET);
         }
-        open_window(conn);
+        open_window(turn);
     }
     return false;
 }
 
-bool weft__http_min_rate_settle(struct weft__http_conn *conn, int64_t now)
+bool weft__min_rate_settle(struct weft__turn *turn, int64_t now)
 {
-    int64_t since = atomic_load_explicit(&conn->since, memory_order_relaxed);
-    if (settle(conn, now > since ? now - since : 0) < 0) {
+    int64_t since = atomic_load_explicit(&turn->session->since, memory_order_relaxed);
+    if (settle(turn, now > since ? now - since : 0) < 0) {
         return false;
     }
-    atomic_store_explicit(&conn->since, now, memory_order_relaxed);
+    atomic_store_explicit(&turn->session->since, now, memory_order_relaxed);
     return true;
 }

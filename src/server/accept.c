@@ -13,12 +13,13 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <weft/io.h>
 #include <weft/net.h>
 
 #include "base/alloc.h"
 #include "fdio/fd_exhaustion.h"
-#include "http/conn.h"
 #include "net/socket.h"
+#include "server/session.h"
 
 #define PAUSE_NS 20000000 /* after descriptors or memory have run out */
 #define YIELD_EVERY 16u   /* connections between two yields */
@@ -27,10 +28,10 @@
 #define BACKLOG_IDLE_NS 10000000 /* during a stop: no connection has arrived for this long */
 #define DRAIN_NS 1000000000      /* ... and draining the backlog takes at most this long */
 
-struct weft__http_acceptor {
-    struct weft__http_acceptor *next;
-    struct weft_http_server *server;
-    enum weft_http_balance balance;
+struct weft__acceptor {
+    struct weft__acceptor *next;
+    struct weft__server *server;
+    enum weft__balance balance;
     int fd;
     int worker;
     bool has_min_hops; /* during a stop: a minimum hop count drops the packets of its clients */
@@ -41,7 +42,7 @@ struct weft__http_acceptor {
 
 /* --- choosing a worker ------------------------------------------------------------------------ */
 
-static unsigned least_loaded(struct weft_http_server *server)
+static unsigned least_loaded(struct weft__server *server)
 {
     unsigned best = 0;
     uint32_t fewest = UINT32_MAX;
@@ -55,18 +56,18 @@ static unsigned least_loaded(struct weft_http_server *server)
     return best;
 }
 
-static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_address address)
+static unsigned choose(struct weft__acceptor *acceptor, weft__address address)
 {
-    struct weft_http_server *server = acceptor->server;
+    struct weft__server *server = acceptor->server;
     switch (acceptor->balance) {
-    case WEFT_HTTP_BALANCE_REUSEPORT:
+    case WEFT__BALANCE_REUSEPORT:
         return (unsigned)acceptor->worker;
-    case WEFT_HTTP_BALANCE_ROUND_ROBIN:
+    case WEFT__BALANCE_ROUND_ROBIN:
         return atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed) %
                server->workers;
-    case WEFT_HTTP_BALANCE_HASH:
-        return (unsigned)(weft__http_address_hash(address) % server->workers);
-    case WEFT_HTTP_BALANCE_LEAST:
+    case WEFT__BALANCE_HASH:
+        return (unsigned)(weft__address_hash(address) % server->workers);
+    case WEFT__BALANCE_LEAST:
         break;
     }
     return least_loaded(server);
@@ -74,53 +75,12 @@ static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_address 
 
 /* --- admitting one connection ----------------------------------------------------------------- */
 
-/* Best effort, without waiting. */
-static void reject(int fd)
-{
-    static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-                                 "Retry-After: 1\r\nConnection: close\r\n\r\n";
-    char scrap[4096];
-    if (send(fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
-        weft_shutdown(fd, SHUT_WR);
-        while (recv(fd, scrap, sizeof scrap, MSG_DONTWAIT) == sizeof scrap) {
-        }
-    }
-    weft_close(fd);
-}
-
-static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft_addr *peer,
-                 weft__http_address address)
-{
-    struct weft_http_server *server = acceptor->server;
-    struct weft__http_arrival *arrival = weft__alloc_dirty(sizeof *arrival);
-    if (!arrival) {
-        return -ENOMEM;
-    }
-    unsigned worker = choose(acceptor, address);
-    *arrival = (struct weft__http_arrival){
-        .server = server, .fd = fd, .worker = (int)worker, .address = address, .peer = *peer};
-    weft_waitgroup_add(&server->live, 1);
-    atomic_fetch_add_explicit(&server->arriving, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&server->shards[worker].open, 1, memory_order_relaxed);
-    int err = weft_pool_spawn(
-        server->pool, NULL, weft__http_conn_run, arrival,
-        &(struct weft_fiber_opts){
-            .name = server->opts.name, .worker = (int)worker, .bound = true, .detached = true});
-    if (err) {
-        atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&server->shards[worker].open, 1, memory_order_relaxed);
-        weft_waitgroup_done(&server->live);
-        weft__free(arrival);
-    }
-    return err;
-}
-
 /* In a burst, connections that were just accepted cannot be evicted before their fibers have run.
  * So this waits for them, for a short time. */
-static bool evict(struct weft_http_server *server, weft__http_address address)
+static bool evict(struct weft__server *server, weft__address address)
 {
     for (int i = 0; i < ARRIVALS_MAX; i++) {
-        if (weft__http_capacity_evict(server, address)) {
+        if (weft__capacity_evict(server, address)) {
             return true;
         }
         if (atomic_load_explicit(&server->arriving, memory_order_relaxed) == 0) {
@@ -133,7 +93,7 @@ static bool evict(struct weft_http_server *server, weft__http_address address)
 
 /* Evicted connections have closed their descriptors when this returns, so that the reserve of
  * descriptors is complete again. */
-static void wait_for_descriptors(const struct weft_http_server *server)
+static void wait_for_descriptors(const struct weft__server *server)
 {
     for (int i = 0; i < ARRIVALS_MAX; i++) {
         uint32_t admitted = atomic_load_explicit(&server->admitted, memory_order_relaxed);
@@ -147,10 +107,10 @@ static void wait_for_descriptors(const struct weft_http_server *server)
 
 /* Admits the connection within the limits, if necessary by evicting a connection that waits for its
  * client. */
-static bool acquire_capacity(struct weft_http_server *server, int fd, weft__http_address address)
+static bool acquire_capacity(struct weft__server *server, int fd, weft__address address)
 {
-    const struct weft_http_server_limits *limits = &server->opts.limits;
-    if (weft__http_capacity_fd_is_reserved(server, fd)) {
+    const struct weft__server_opts *limits = &server->opts;
+    if (weft__capacity_fd_is_reserved(server, fd)) {
         if (!evict(server, 0)) {
             return false;
         }
@@ -163,7 +123,7 @@ static bool acquire_capacity(struct weft_http_server *server, int fd, weft__http
             return false;
         }
     }
-    while (!weft__http_address_acquire(&server->peers, address, limits->per_address)) {
+    while (!weft__address_acquire(&server->peers, address, limits->per_address)) {
         if (!evict(server, address)) {
             atomic_fetch_sub_explicit(&server->admitted, 1, memory_order_relaxed);
             return false;
@@ -172,31 +132,33 @@ static bool acquire_capacity(struct weft_http_server *server, int fd, weft__http
     return true;
 }
 
-static void admit(struct weft__http_acceptor *acceptor, int fd, const struct weft_addr *peer)
+static void admit(struct weft__acceptor *acceptor, int fd, const struct weft_addr *peer)
 {
-    struct weft_http_server *server = acceptor->server;
-    struct weft__http_shard *shard = &server->shards[acceptor->worker];
-    weft__http_address address = weft__http_address_of(peer);
+    struct weft__server *server = acceptor->server;
+    struct weft__shard *shard = &server->shards[acceptor->worker];
+    weft__address address = weft__address_of(peer);
     atomic_fetch_add_explicit(&server->open, 1, memory_order_relaxed);
     bool acquired = acquire_capacity(server, fd, address);
-    if (acquired && start(acceptor, fd, peer, address) == 0) {
+    if (acquired &&
+        weft__session_start(server, fd, choose(acceptor, address), peer, address) == 0) {
         atomic_fetch_add_explicit(&shard->accepted, 1, memory_order_relaxed);
         return;
     }
     if (acquired) {
-        weft__http_capacity_release(server, address);
+        weft__capacity_release(server, address);
     }
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&shard->refused, 1, memory_order_relaxed);
-    reject(fd);
+    server->protocol->refuse(fd);
+    weft_close(fd);
 }
 
 /* --- the acceptor's fiber --------------------------------------------------------------------- */
 
 /* Waits only if no connection is pending, and counts these waits. */
-static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
+static int next(struct weft__acceptor *acceptor, struct weft_addr *peer)
 {
-    struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
+    struct weft__shard *shard = &acceptor->server->shards[acceptor->worker];
     int fd = weft__accept_or_exhausted(acceptor->fd, peer, 0);
     if (fd != -ETIMEDOUT) {
         return fd;
@@ -207,11 +169,11 @@ static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 }
 
 /* Descriptors have run out: evicts connections that wait for their clients. */
-static int accept_after_eviction(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
+static int accept_after_eviction(struct weft__acceptor *acceptor, struct weft_addr *peer)
 {
-    struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
+    struct weft__shard *shard = &acceptor->server->shards[acceptor->worker];
     atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
-    weft__http_capacity_evict(acceptor->server, 0);
+    weft__capacity_evict(acceptor->server, 0);
     return weft_accept(acceptor->fd, peer,
                        weft_after(PAUSE_NS)); /* wakes when a descriptor is closed */
 }
@@ -247,7 +209,7 @@ static void set_min_hops(int fd, int family, int hops)
 /* No new connection is established from here on, but a handshake in progress may finish: a client
  * retransmits a dropped SYN after a second and finds the listener closed, or a new one. A Unix
  * socket that is shut down refuses new connections and keeps its backlog. */
-static void hold_off_clients(struct weft__http_acceptor *acceptor)
+static void hold_off_clients(struct weft__acceptor *acceptor)
 {
     int family = acceptor->at.storage.ss_family;
     if (family == AF_UNIX) {
@@ -260,13 +222,12 @@ static void hold_off_clients(struct weft__http_acceptor *acceptor)
 
 /* Accepts the connections that were established before the stop: until none has arrived for a
  * while, which a handshake in progress may need. */
-static void drain(struct weft__http_acceptor *acceptor)
+static void drain(struct weft__acceptor *acceptor)
 {
     int64_t until = weft_after(DRAIN_NS), now;
     hold_off_clients(acceptor);
     weft_fiber_shield_enter(); /* the fiber was cancelled */
-    while (weft__http_stop_stage(acceptor->server) < WEFT__HTTP_STOP_ABORT &&
-           (now = weft_now()) < until) {
+    while (weft__stop_stage(acceptor->server) < WEFT__STOP_ABORT && (now = weft_now()) < until) {
         struct weft_addr peer;
         int64_t idle_deadline = now + BACKLOG_IDLE_NS;
         int fd = weft__accept_or_exhausted(acceptor->fd, &peer,
@@ -288,11 +249,11 @@ static void drain(struct weft__http_acceptor *acceptor)
 
 static void *accept_all(void *arg)
 {
-    struct weft__http_acceptor *acceptor = arg;
-    struct weft_http_server *server = acceptor->server;
-    struct weft__http_shard *shard = &server->shards[acceptor->worker];
+    struct weft__acceptor *acceptor = arg;
+    struct weft__server *server = acceptor->server;
+    struct weft__shard *shard = &server->shards[acceptor->worker];
     unsigned taken = 0;
-    while (!weft__http_is_stopping(server)) {
+    while (!weft__is_stopping(server)) {
         struct weft_addr peer;
         int fd = next(acceptor, &peer);
         if (weft__is_fd_exhaustion(fd)) {
@@ -320,23 +281,23 @@ static void *accept_all(void *arg)
 /* --- start and stop --------------------------------------------------------------------------- */
 
 /* Starts an acceptor for a bound socket. Takes the descriptor. */
-static int add(struct weft_http_server *server, int fd, const struct weft_addr *at,
-               enum weft_http_balance balance, int worker)
+static int add(struct weft__server *server, int fd, const struct weft_addr *at,
+               enum weft__balance balance, int worker)
 {
     struct weft__socket_file file;
     weft__socket_file_record(&file, at);
-    struct weft__http_acceptor *acceptor = weft__alloc(sizeof *acceptor);
+    struct weft__acceptor *acceptor = weft__alloc(sizeof *acceptor);
     int err = acceptor ? 0 : -ENOMEM;
     if (!err) {
-        *acceptor = (struct weft__http_acceptor){.server = server,
-                                                 .balance = balance,
-                                                 .fd = fd,
-                                                 .worker = worker,
-                                                 .at = *at,
-                                                 .file = file};
+        *acceptor = (struct weft__acceptor){.server = server,
+                                            .balance = balance,
+                                            .fd = fd,
+                                            .worker = worker,
+                                            .at = *at,
+                                            .file = file};
         weft_waitgroup_add(&server->acceptors_live, 1);
         weft__lock(&server->lock);
-        err = weft__http_is_stopping(server) ? -ESHUTDOWN : 0;
+        err = weft__is_stopping(server) ? -ESHUTDOWN : 0;
         if (!err) {
             err = weft_pool_spawn(
                 server->pool, &acceptor->fiber, accept_all, acceptor,
@@ -372,8 +333,7 @@ static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts
 
 /* Opens all sockets before the first of them accepts, so that an error leaves none behind. Takes
  * the first. */
-static int listen_per_worker(struct weft_http_server *server, int first,
-                             const struct weft_addr *bound)
+static int listen_per_worker(struct weft__server *server, int first, const struct weft_addr *bound)
 {
     int *fds = weft__alloc_dirty(server->workers * sizeof *fds), err = 0;
     unsigned opened = 1, added = 0;
@@ -391,7 +351,7 @@ static int listen_per_worker(struct weft_http_server *server, int first,
     }
     /* Fails during a stop, which also ends the acceptors started before. */
     for (; !err && added < opened; added++) {
-        err = add(server, fds[added], bound, WEFT_HTTP_BALANCE_REUSEPORT, (int)added);
+        err = add(server, fds[added], bound, WEFT__BALANCE_REUSEPORT, (int)added);
     }
     for (; added < opened; added++) {
         weft_close(fds[added]);
@@ -401,11 +361,11 @@ static int listen_per_worker(struct weft_http_server *server, int first,
 }
 
 /* An address on which another process listens is in use, even if both would share it. */
-int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
-                            struct weft_addr *bound)
+int weft__accept_start(struct weft__server *server, const struct weft_addr *addr,
+                       struct weft_addr *bound)
 {
-    enum weft_http_balance balance = server->opts.balance;
-    bool per_worker = balance == WEFT_HTTP_BALANCE_REUSEPORT && addr->storage.ss_family != AF_UNIX;
+    enum weft__balance balance = server->opts.balance;
+    bool per_worker = balance == WEFT__BALANCE_REUSEPORT && addr->storage.ss_family != AF_UNIX;
     int fd = listen_on(addr, &(struct weft_listen_opts){.reuseport_first = per_worker});
     if (fd < 0) {
         return fd;
@@ -420,23 +380,23 @@ int weft__http_accept_start(struct weft_http_server *server, const struct weft_a
     }
     unsigned next_worker = atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed);
     return add(server, fd, bound,
-               balance == WEFT_HTTP_BALANCE_REUSEPORT ? WEFT_HTTP_BALANCE_LEAST : balance,
+               balance == WEFT__BALANCE_REUSEPORT ? WEFT__BALANCE_LEAST : balance,
                (int)(next_worker % server->workers));
 }
 
-int weft__http_accept_stop(struct weft_http_server *server)
+int weft__accept_stop(struct weft__server *server)
 {
     weft__lock(&server->lock);
-    for (struct weft__http_acceptor *a = server->acceptors; a; a = a->next) {
+    for (struct weft__acceptor *a = server->acceptors; a; a = a->next) {
         weft_cancel(a->fiber);
     }
     weft__unlock(&server->lock);
     return weft_waitgroup_wait(&server->acceptors_live, WEFT_FOREVER);
 }
 
-void weft__http_accept_free(struct weft_http_server *server)
+void weft__accept_free(struct weft__server *server)
 {
-    struct weft__http_acceptor *a;
+    struct weft__acceptor *a;
     while ((a = server->acceptors)) {
         server->acceptors = a->next;
         weft__free(a);

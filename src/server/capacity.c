@@ -10,11 +10,12 @@
  * Some descriptors are reserved for everything that is not a connection, files above all. The
  * kernel allocates the lowest free number, so a high number means that few are left.
  */
+#include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "http/conn.h"
+#include "server/session.h"
 
 #define PARTIAL_HEAD_NS                                                                            \
     INT64_C(1000000000) /* an incomplete header younger than this is not evicted */
@@ -35,28 +36,28 @@ static uint32_t descriptors(void)
     return (uint32_t)limit.rlim_cur;
 }
 
-void weft__http_capacity_defaults(struct weft_http_server_limits *limits)
+void weft__capacity_defaults(uint32_t *connections, uint32_t *per_address)
 {
     uint32_t all = descriptors();
     uint32_t spare = all / 4 > SPARE_MIN ? all / 4 : SPARE_MIN;
     uint32_t most = all > spare + 8 ? all - spare : 8;
     most = most < CONNECTIONS_MAX ? most : CONNECTIONS_MAX;
-    if (!limits->connections) {
-        limits->connections = most;
+    if (!*connections) {
+        *connections = most;
     }
-    if (!limits->per_address) { /* a proxy in front of the server is one address too */
-        limits->per_address = most / 2 < PER_ADDRESS_MAX ? most / 2 : PER_ADDRESS_MAX;
+    if (!*per_address) { /* a proxy in front of the server is one address too */
+        *per_address = most / 2 < PER_ADDRESS_MAX ? most / 2 : PER_ADDRESS_MAX;
     }
 }
 
-void weft__http_capacity_release(struct weft_http_server *server, weft__http_address address)
+void weft__capacity_release(struct weft__server *server, weft__address address)
 {
-    weft__http_address_release(&server->peers, address);
+    weft__address_release(&server->peers, address);
     atomic_fetch_sub_explicit(&server->admitted, 1, memory_order_relaxed);
 }
 
 /* The descriptor limit may change: it is read again when the number seems high. */
-bool weft__http_capacity_fd_is_reserved(struct weft_http_server *server, int fd)
+bool weft__capacity_fd_is_reserved(struct weft__server *server, int fd)
 {
     uint32_t number = (uint32_t)fd;
     if (number < atomic_load_explicit(&server->reserve_from, memory_order_relaxed)) {
@@ -93,29 +94,28 @@ static void earliest_add(struct earliest *list, int64_t since)
 
 /* Returns since when the connection waits for its client; WEFT_FOREVER if it does not wait. The
  * caller holds the shard's lock. */
-static int64_t waiting_since(const struct weft__http_conn *conn, weft__http_address address,
+static int64_t waiting_since(const struct weft__session *session, weft__address address,
                              int64_t now)
 {
-    /* pairs: weft__http_phase_begin */
-    int phase = atomic_load_explicit(&conn->phase, memory_order_acquire);
-    int64_t since = atomic_load_explicit(&conn->since, memory_order_relaxed);
-    bool waits =
-        phase == WEFT__HTTP_IDLE || (phase == WEFT__HTTP_HEADER && now - since > PARTIAL_HEAD_NS);
-    return waits && !conn->shed && (!address || conn->address == address) ? since : WEFT_FOREVER;
+    int phase = weft__session_phase(session);
+    int64_t since = atomic_load_explicit(&session->since, memory_order_relaxed);
+    bool waits = phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST ||
+                 (phase == WEFT__PHASE_HEADER && now - since > PARTIAL_HEAD_NS);
+    return waits && !session->shed && (!address || session->address == address) ? since
+                                                                                : WEFT_FOREVER;
 }
 
-static bool has_input(const struct weft__http_conn *conn)
+static bool has_input(const struct weft__session *session)
 {
-    char byte;
-    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return poll(&(struct pollfd){.fd = session->fd, .events = POLLIN}, 1, 0) == 1;
 }
 
-static void collect_earliest(struct weft__http_shard *shard, weft__http_address address,
-                             int64_t now, struct earliest *list)
+static void collect_earliest(struct weft__shard *shard, weft__address address, int64_t now,
+                             struct earliest *list)
 {
     weft__lock(&shard->lock);
-    for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
-        int64_t since = waiting_since(conn, address, now);
+    for (struct weft__session *session = shard->first; session; session = session->next) {
+        int64_t since = waiting_since(session, address, now);
         if (since != WEFT_FOREVER) {
             earliest_add(list, since);
         }
@@ -123,23 +123,24 @@ static void collect_earliest(struct weft__http_shard *shard, weft__http_address 
     weft__unlock(&shard->lock);
 }
 
-/* Its fiber finds the end of its input, or after all a request, which it serves. */
-static void shed(struct weft_http_server *server, struct weft__http_conn *conn)
+/* Its owner finds the end of its input, or after all a request, which it serves. */
+static void shed(struct weft__server *server, struct weft__session *session)
 {
-    conn->shed = true;
-    weft__http_capacity_release(server, conn->address);
+    session->shed = true;
+    weft__capacity_release(server, session->address);
     atomic_fetch_add_explicit(&server->shed, 1, memory_order_relaxed);
-    shutdown(conn->fd, SHUT_RD);
+    shutdown(session->fd, SHUT_RD);
 }
 
-static unsigned evict_some(struct weft__http_shard *shard, weft__http_address address, int64_t now,
+static unsigned evict_some(struct weft__shard *shard, weft__address address, int64_t now,
                            int64_t until, unsigned most)
 {
     unsigned count = 0;
     weft__lock(&shard->lock);
-    for (struct weft__http_conn *conn = shard->first; conn && count < most; conn = conn->next) {
-        if (waiting_since(conn, address, now) <= until && !has_input(conn)) {
-            shed(shard->server, conn);
+    for (struct weft__session *session = shard->first; session && count < most;
+         session = session->next) {
+        if (waiting_since(session, address, now) <= until && !has_input(session)) {
+            shed(shard->server, session);
             count++;
         }
     }
@@ -147,9 +148,9 @@ static unsigned evict_some(struct weft__http_shard *shard, weft__http_address ad
     return count;
 }
 
-unsigned weft__http_capacity_evict(struct weft_http_server *server, weft__http_address address)
+unsigned weft__capacity_evict(struct weft__server *server, weft__address address)
 {
-    const struct weft_http_server_limits *limits = &server->opts.limits;
+    const struct weft__server_opts *limits = &server->opts;
     uint32_t share = (address ? limits->per_address : limits->connections) / 16;
     struct earliest list = {.most = share < 1 ? 1 : share < EVICT_MAX ? share : EVICT_MAX};
     int64_t now = weft_now();

@@ -1,4 +1,4 @@
-#include "http/address_limit.h"
+#include "server/address_limit.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -6,13 +6,13 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-struct weft__http_address_entry {
-    struct weft__http_address_entry *next;
-    weft__http_address address;
+struct weft__address_entry {
+    struct weft__address_entry *next;
+    weft__address address;
     uint32_t count;
 };
 
-weft__http_address weft__http_address_of(const struct weft_addr *addr)
+weft__address weft__address_of(const struct weft_addr *addr)
 {
     if (addr->storage.ss_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&addr->storage;
@@ -32,31 +32,29 @@ weft__http_address weft__http_address_of(const struct weft_addr *addr)
     return net ? net : 1; /* the loopback address has an empty first half */
 }
 
-uint64_t weft__http_address_hash(weft__http_address address)
+uint64_t weft__address_hash(weft__address address)
 {
     uint64_t h = address * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
 
-static struct weft__http_address_entry **find(struct weft__http_address_table *peers,
-                                              weft__http_address address)
+static struct weft__address_entry **find(struct weft__address_table *peers, weft__address address)
 {
-    struct weft__http_address_entry **at =
-        &peers->slots[weft__http_address_hash(address) % WEFT__HTTP_ADDRESS_SLOTS];
+    struct weft__address_entry **at =
+        &peers->slots[weft__address_hash(address) % WEFT__ADDRESS_SLOTS];
     while (*at && (*at)->address != address) {
         at = &(*at)->next;
     }
     return at;
 }
 
-bool weft__http_address_acquire(struct weft__http_address_table *peers, weft__http_address address,
-                                uint32_t most)
+bool weft__address_acquire(struct weft__address_table *peers, weft__address address, uint32_t most)
 {
     if (!address) {
         return true;
     }
     weft__lock(&peers->lock);
-    struct weft__http_address_entry **at = find(peers, address);
+    struct weft__address_entry **at = find(peers, address);
     if (!*at) {
         *at = weft__alloc(sizeof **at);
         if (*at) {
@@ -71,14 +69,14 @@ bool weft__http_address_acquire(struct weft__http_address_table *peers, weft__ht
     return in;
 }
 
-void weft__http_address_release(struct weft__http_address_table *peers, weft__http_address address)
+void weft__address_release(struct weft__address_table *peers, weft__address address)
 {
-    struct weft__http_address_entry *gone = NULL;
+    struct weft__address_entry *gone = NULL;
     if (!address) {
         return;
     }
     weft__lock(&peers->lock);
-    struct weft__http_address_entry **at = find(peers, address);
+    struct weft__address_entry **at = find(peers, address);
     WEFT__ASSERT(*at);
     if (--(*at)->count == 0) {
         gone = *at;

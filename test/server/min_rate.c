@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "http/client.h"
-#include "http/conn.h"
+#include "server/session.h"
 
 #define LIMIT MS(100)
 #define PAUSE_MS 5
@@ -433,32 +433,40 @@ EACH_DRIVER(stopped_reader_is_disconnected)
 
 /* --- exact bytes and times -------------------------------------------------------------------- */
 
-static struct weft_http_server server;
-static struct weft__http_conn conn;
+static struct weft__server server;
+static struct weft__session session;
+static struct weft__turn turn;
+
+static void turn_begin(void)
+{
+    memset(&session, 0, sizeof session);
+    session.server = &server;
+    session.fd = -1;
+    session.address = 1; /* not of a Unix socket */
+    weft__turn_init(&turn, &session);
+    turn.credit_ns = INT64_MIN;
+}
 
 /* 30 s at 500 bytes per second: 15,000 bytes; 5,000 bytes ahead: 10 s. The connection is watched.
  * There is no socket: everything written counts as read. */
 static void judged_begin(uint64_t taken)
 {
     memset(&server, 0, sizeof server);
-    memset(&conn, 0, sizeof conn);
-    server.opts.limits =
-        (struct weft_http_server_limits){.write_ns = S(30), .write_rate = 500, .write_burst = 5000};
-    weft__http_min_rate_init(&server);
+    server.opts =
+        (struct weft__server_opts){.write_ns = S(30), .write_rate = 500, .write_burst = 5000};
+    weft__min_rate_init(&server);
     CHECK_EQ(server.slow_wait_ns, MS(2)); /* the time of a byte */
-    conn.server = &server;
-    conn.fd = -1;
-    conn.credit_ns = INT64_MIN;
-    conn.slow_wait_ns = server.slow_wait_ns;
-    conn.written = taken;
-    CHECK(!weft__http_min_rate_check(&conn, S(29))); /* the first is not counted */
-    CHECK_EQ(conn.slow_wait_ns, 0);
+    turn_begin();
+    turn.slow_wait_ns = server.slow_wait_ns;
+    turn.written = taken;
+    CHECK(!weft__min_rate_check(&turn, S(29))); /* the first is not counted */
+    CHECK_EQ(turn.slow_wait_ns, 0);
 }
 
 static bool too_slow(uint64_t bytes, int64_t waited_ns)
 {
-    weft__http_add_written(&conn, bytes);
-    return weft__http_min_rate_check(&conn, waited_ns);
+    weft__turn_add_written(&turn, bytes);
+    return weft__min_rate_check(&turn, waited_ns);
 }
 
 TEST(min_rate_grants_time_per_byte)
@@ -466,7 +474,7 @@ TEST(min_rate_grants_time_per_byte)
     judged_begin(0);
     CHECK(!too_slow(14999, S(60) - MS(2)));
     CHECK(too_slow(0, MS(2)));
-    CHECK_EQ(conn.timed_out, 1 + WEFT__HTTP_WRITE);
+    CHECK_EQ(session.timed_out, 1 + WEFT__PHASE_WRITE);
     judged_begin(0);
     CHECK(!too_slow(0, S(30)));
     CHECK(!too_slow(1, MS(2)));
@@ -510,27 +518,27 @@ TEST(min_rate_is_checked_until_waits_are_short)
 {
     judged_begin(5000);
     CHECK(!too_slow(15000, S(30) / 16));
-    CHECK_EQ(conn.slow_wait_ns, 0);
+    CHECK_EQ(turn.slow_wait_ns, 0);
     CHECK(!too_slow(15000, S(30) / 16 - 1));
-    CHECK_EQ(conn.slow_wait_ns, MS(2));
+    CHECK_EQ(turn.slow_wait_ns, MS(2));
     judged_begin(5000);
     CHECK(!too_slow(0, S(35)));
     CHECK(!too_slow(15000, 1)); /* has not caught up yet */
-    CHECK_EQ(conn.slow_wait_ns, 0);
+    CHECK_EQ(turn.slow_wait_ns, 0);
     CHECK(!too_slow(15000, 1));
-    CHECK_EQ(conn.slow_wait_ns, MS(2));
+    CHECK_EQ(turn.slow_wait_ns, MS(2));
 }
 
 TEST(min_rate_accounts_single_wait_at_each_check)
 {
     judged_begin(0);
-    conn.since = S(100);
-    CHECK(weft__http_min_rate_settle(&conn, S(130)));
-    CHECK_EQ(conn.since, S(130));
-    weft__http_add_written(&conn, 1000);
-    CHECK(weft__http_min_rate_settle(&conn, S(132)));
-    CHECK(!weft__http_min_rate_settle(&conn, S(132) + 1));
-    CHECK_EQ(conn.since, S(132));
+    session.since = S(100);
+    CHECK(weft__min_rate_settle(&turn, S(130)));
+    CHECK_EQ(session.since, S(130));
+    weft__turn_add_written(&turn, 1000);
+    CHECK(weft__min_rate_settle(&turn, S(132)));
+    CHECK(!weft__min_rate_settle(&turn, S(132) + 1));
+    CHECK_EQ(session.since, S(132));
 }
 
 TEST(min_rate_accepts_any_rate)
@@ -539,15 +547,12 @@ TEST(min_rate_accepts_any_rate)
     static const int64_t times[] = {1, S(30), INT64_MAX};
     static const uint32_t aheads[] = {1, UINT32_MAX};
     for (int i = 0; i < 24; i++) {
-        server.opts.limits = (struct weft_http_server_limits){.write_rate = rates[i % 4],
-                                                              .write_ns = times[i / 4 % 3],
-                                                              .write_burst = aheads[i / 12]};
-        weft__http_min_rate_init(&server);
+        server.opts = (struct weft__server_opts){.write_rate = rates[i % 4],
+                                                 .write_ns = times[i / 4 % 3],
+                                                 .write_burst = aheads[i / 12]};
+        weft__min_rate_init(&server);
         CHECK(server.slow_wait_ns >= 1 && server.slow_wait_ns <= S(1));
-        memset(&conn, 0, sizeof conn);
-        conn.server = &server;
-        conn.fd = -1;
-        conn.credit_ns = INT64_MIN;
+        turn_begin();
         CHECK_EQ(too_slow(1, INT64_MAX), times[i / 4 % 3] != INT64_MAX);
     }
 }

@@ -1,4 +1,4 @@
-/* A stop, in stages (enum weft__http_shutdown_stage):
+/* A stop, in stages (enum weft__stop_stage):
  *
  *   DRAIN   The acceptors accept what is established and close their listeners. Each response says
  *           "Connection: close". Idle connections get no FIN, because a request may be on its way:
@@ -17,28 +17,33 @@
 
 #include <weft/net.h>
 
-#include "base/nonnull.h"
-#include "http/conn.h"
+#include "server/session.h"
 
 #define CANCEL_WAIT_NS INT64_C(5000000000) /* time for cancelled handlers to return */
 
-static void set_stage(struct weft_http_server *server, uint32_t to)
+static void set_stage(struct weft__server *server, uint32_t to)
 {
-    uint32_t is = weft__http_stop_stage(server);
+    uint32_t is = weft__stop_stage(server);
     while (is < to && !atomic_compare_exchange_weak_explicit(
                           &server->stopping, &is, to, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
+static weft_fiber owner(const struct weft__session *session)
+{
+    return atomic_load_explicit(&session->owner, memory_order_relaxed);
+}
+
 static void *wake_idle(void *arg)
 {
-    struct weft__http_shard *shard = arg;
-    struct weft_http_server *server = shard->server;
+    struct weft__shard *shard = arg;
+    struct weft__server *server = shard->server;
     weft__lock(&shard->lock);
-    for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
-        if (atomic_load_explicit(&conn->phase, memory_order_relaxed) == WEFT__HTTP_IDLE) {
-            conn->woken = true;
-            weft_fiber_interrupt(conn->fiber);
+    for (struct weft__session *session = shard->first; session; session = session->next) {
+        int phase = weft__session_phase(session);
+        if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST) {
+            session->woken = true;
+            weft_fiber_interrupt(owner(session));
         }
     }
     weft__unlock(&shard->lock);
@@ -48,10 +53,10 @@ static void *wake_idle(void *arg)
 
 /* Connections that become idle later see the stage. Without memory for the fiber, idle connections
  * stay until the deadline. */
-static void close_idle(struct weft_http_server *server)
+static void close_idle(struct weft__server *server)
 {
     for (unsigned i = 0; i < server->workers; i++) {
-        struct weft__http_shard *shard = &server->shards[i];
+        struct weft__shard *shard = &server->shards[i];
         weft__lock(&shard->lock);
         bool some = shard->first != NULL;
         if (some) {
@@ -68,62 +73,55 @@ static void close_idle(struct weft_http_server *server)
     }
 }
 
-static void count_aborted(struct weft_http_server *server, const struct weft__http_conn *conn)
+static void count_aborted(struct weft__server *server, const struct weft__session *session)
 {
-    int phase = atomic_load_explicit(&conn->phase, memory_order_relaxed);
-    if (phase == WEFT__HTTP_IDLE) {
+    int phase = weft__session_phase(session);
+    if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST) {
         atomic_fetch_add_explicit(&server->stop_idle, 1, memory_order_relaxed);
-    } else if (phase != WEFT__HTTP_LINGERING) {
+    } else if (phase != WEFT__PHASE_LINGERING) {
         atomic_fetch_add_explicit(&server->stop_aborted, 1, memory_order_relaxed);
     }
 }
 
-static void abort_all(struct weft_http_server *server)
+static void abort_all(struct weft__server *server)
 {
     for (unsigned i = 0; i < server->workers; i++) {
-        struct weft__http_shard *shard = &server->shards[i];
+        struct weft__shard *shard = &server->shards[i];
         weft__lock(&shard->lock);
-        for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
-            if (!conn->aborted) {
-                count_aborted(server, conn);
+        for (struct weft__session *session = shard->first; session; session = session->next) {
+            if (!session->aborted) {
+                count_aborted(server, session);
             }
-            conn->aborted = true;
-            shutdown(conn->fd, SHUT_RDWR);
-            weft_cancel(conn->fiber);
+            session->aborted = true;
+            shutdown(session->fd, SHUT_RDWR);
+            weft_cancel(owner(session));
         }
         weft__unlock(&shard->lock);
     }
 }
 
-int weft_http_server_stop(weft_http_server *server, int64_t deadline)
+int weft__server_stop(struct weft__server *server, int64_t deadline)
 {
-    WEFT__NONNULL(server);
-    int64_t grace_end = weft_after(server->opts.limits.grace_ns);
+    int64_t grace_end = weft_after(server->opts.grace_ns);
     bool at_once = deadline <= weft_now();
     weft__lock(&server->lock); /* no acceptor is added after this */
-    set_stage(server, at_once ? WEFT__HTTP_STOP_ABORT : WEFT__HTTP_STOP_DRAIN);
+    set_stage(server, at_once ? WEFT__STOP_ABORT : WEFT__STOP_DRAIN);
     weft__unlock(&server->lock);
-    int accept_err = weft__http_accept_stop(server);
+    int accept_err = weft__accept_stop(server);
     if (accept_err && !at_once) {
         return accept_err;
     }
     int err = weft_waitgroup_wait(&server->live, deadline < grace_end ? deadline : grace_end);
     if (err == -ETIMEDOUT && grace_end < deadline) {
-        set_stage(server, WEFT__HTTP_STOP_IDLE);
+        set_stage(server, WEFT__STOP_IDLE);
         close_idle(server);
         err = weft_waitgroup_wait(&server->live, deadline);
     }
     if (err == -ETIMEDOUT) {
-        set_stage(server, WEFT__HTTP_STOP_ABORT);
+        set_stage(server, WEFT__STOP_ABORT);
         abort_all(server);
         err = weft_waitgroup_wait(&server->live, weft_after(CANCEL_WAIT_NS));
         err = err == -ETIMEDOUT ? -EBUSY : err;
     }
     return err ? err : accept_err; /* without connections, acceptors may still run */
-}
-
-bool weft_http_server_is_stopping(const weft_http_server *server)
-{
-    WEFT__NONNULL(server);
-    return weft__http_is_stopping(server);
 }
