@@ -106,6 +106,9 @@ static void *reconnect(void *arg)
     return arg;
 }
 
+/* The default, so that none rests; at once; and about as long as the pauses. */
+static const int64_t rests[] = {0, 1, MS(1)};
+
 static void one_stop(enum weft_driver driver, enum weft_http_balance balance, const char *address,
                      unsigned seed)
 {
@@ -114,6 +117,7 @@ static void one_stop(enum weft_driver driver, enum weft_http_balance balance, co
     served_make(&s, driver, 2,
                 &(struct weft_http_server_opts){.balance = balance,
                                                 .limits.requests = UINT32_MAX,
+                                                .limits.rest_ns = rests[seed % 3],
                                                 .limits.grace_ns = S(100),
                                                 .limits.linger_ns = S(100)});
     served_route(&s, "POST", "/", measure);
