@@ -135,18 +135,16 @@ static void check_expired(weft_idle_group *group, weft_idle_member *member, int 
     struct weft__turn *turn = phase == WEFT__PHASE_REST ? NULL : turn_of(member, phase);
     const struct weft__server *server = session->server;
     int64_t now = weft_now(), lasted = age(session, phase, now);
-    if (lasted < period(server, phase) || has_activity(session, phase)) {
-        weft_idle_add(group, member);
-    } else if (lasted < limit(server, phase)) {
-        if (phase == WEFT__PHASE_IDLE) {
-            ask_to_rest(session);
-        }
-        weft_idle_add(group, member);
-    } else if (turn && is_reading(turn, phase, now)) {
-        weft_idle_add(group, member);
-    } else {
+    bool reported = lasted >= period(server, phase) && !has_activity(session, phase);
+    bool over = reported && lasted >= limit(server, phase);
+    if (over && !(turn && is_reading(turn, phase, now))) {
         end_by_timeout(session, phase, turn ? &turn->left_group[phase] : &session->left_group);
+        return;
     }
+    if (reported && !over && phase == WEFT__PHASE_IDLE) {
+        ask_to_rest(session);
+    }
+    weft_idle_add(group, member);
 }
 
 /* Checks up to `most` members. Returns the rest. */
