@@ -57,7 +57,7 @@ static const struct option table[] = {
      "seconds before a cached file is checked again (1); 0: no cache"},
     {"idle-timeout", SECONDS, AT(limits.idle_ns), "S", "idle timeout between two requests (60)"},
     {"rest-after", SECONDS, AT(limits.rest_ns), "S",
-     "silence after which a connection gives its fiber and buffers back (1)"},
+     "idle time after which a connection gives its fiber and buffers back (1)"},
     {"header-timeout", SECONDS, AT(limits.header_ns), "S",
      "timeout for the whole header of a request (10)"},
     {"body-timeout", SECONDS, AT(limits.body_ns), "S",

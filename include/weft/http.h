@@ -86,7 +86,7 @@ struct weft_http_server_limits {
      * default of `connections`, at most 16384. */
     uint32_t per_address;
     int64_t idle_ns; /* idle timeout between two requests: 60 s */
-    /* Silence between two requests after which a connection rests: it gives its fiber, stack and
+    /* Idle time between two requests after which a connection rests: it gives its fiber, stack and
      * buffers back, and costs a few hundred bytes until its client sends the next byte. 1 s; below
      * 1 ms: as soon as nothing is there to do; idle_ns or longer: never. */
     int64_t rest_ns;

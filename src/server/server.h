@@ -78,7 +78,7 @@ struct weft__server_opts {
     enum weft__balance balance;
     uint32_t connections, per_address;
     int64_t idle_ns, header_ns, body_ns, write_ns;
-    int64_t rest_ns; /* silence after which a connection rests; at least idle_ns: never */
+    int64_t rest_ns; /* idle time after which a connection rests; at least idle_ns: never */
     uint32_t write_rate, write_burst;
     int64_t grace_ns;
 };
