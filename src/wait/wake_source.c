@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -175,6 +176,71 @@ static bool is_in_wait(int tid)
     return wait != NULL;
 }
 
+static bool is_known(const int *own, size_t count, int tid)
+{
+    return has_tid(own, count, tid) || is_ignored(tid) || is_in_wait(tid);
+}
+
+static bool is_alive(int tid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d", tid);
+    return access(path, F_OK) == 0;
+}
+
+static size_t add_once(int *tids, size_t n, int tid)
+{
+    if (!has_tid(tids, n, tid)) {
+        tids[n++] = tid;
+    }
+    return n;
+}
+
+/* The known threads, each once; NULL: no memory. The caller frees the list. */
+static int *list_known(const int *own, size_t count, size_t *known)
+{
+    size_t n = 0, waiting = 0;
+    for (const struct weft__thread_wait *wait = waits; wait; wait = wait->next) {
+        waiting++;
+    }
+    weft__lock(&ignored_lock);
+    int *tids = malloc((count + waiting + ignored.count + 1) * sizeof *tids);
+    for (size_t i = 0; tids && i < ignored.count; i++) {
+        n = add_once(tids, n, ignored.tids[i]);
+    }
+    weft__unlock(&ignored_lock);
+    for (size_t i = 0; tids && i < count; i++) {
+        n = add_once(tids, n, own[i]);
+    }
+    for (const struct weft__thread_wait *wait = waits; tids && wait; wait = wait->next) {
+        n = add_once(tids, n, wait->tid);
+    }
+    *known = n;
+    return tids;
+}
+
+/* The kernel counts a process's threads among the links of their folder. This opens no file,
+ * because the watchdog calls it at any moment, and a number that the program has just closed must
+ * not come to life for a moment.
+ *
+ * A thread that was known before the count and is alive after it was among those counted. So the
+ * threads that remain were unknown, or have just ended: then there is one when in doubt. */
+bool weft__wake_source_has_thread(const int *own, size_t count)
+{
+    size_t known, alive = 0;
+    struct stat threads;
+    int *tids = list_known(own, count, &known);
+    if (!tids || stat("/proc/self/task", &threads) != 0 || threads.st_nlink < 3) {
+        free(tids);
+        return true;
+    }
+    for (size_t i = 0; i < known; i++) {
+        alive += is_alive(tids[i]);
+    }
+    free(tids);
+    return threads.st_nlink - 2 > alive;
+}
+
 /* By open(2), because ThreadSanitizer does not see the descriptor that opendir opens: if its number
  * was closed by a raw system call before, it would report the closedir. */
 static DIR *open_threads(void)
@@ -187,24 +253,21 @@ static DIR *open_threads(void)
     return dir;
 }
 
-bool weft__wake_source_has_thread(const int *own, size_t count, char *who, size_t size)
+void weft__wake_source_name_thread(const int *own, size_t count, char *who, size_t size)
 {
     DIR *dir = open_threads();
-    if (!dir) {
-        snprintf(who, size, "no /proc");
-        return true;
-    }
-    bool found = false;
+    snprintf(who, size, dir ? "a thread that has ended" : "no /proc");
     const struct dirent *entry;
-    while (!found && (entry = readdir(dir))) {
+    while (dir && (entry = readdir(dir))) {
         int tid = atoi(entry->d_name);
-        if (tid > 0 && !has_tid(own, count, tid) && !is_ignored(tid) && !is_in_wait(tid)) {
+        if (tid > 0 && !is_known(own, count, tid)) {
             snprintf(who, size, "thread %d", tid);
-            found = true;
+            break;
         }
     }
-    closedir(dir);
-    return found;
+    if (dir) {
+        closedir(dir);
+    }
 }
 
 /* --- signals ------------------------------------------------------------------- */

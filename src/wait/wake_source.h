@@ -62,9 +62,11 @@ const struct weft__thread_wait *weft__thread_wait_next(const struct weft__thread
 /* Has the wait not been fired yet? */
 bool weft__thread_wait_is_pending(const struct weft__thread_wait *wait);
 
-/* While frozen: is there a thread that is neither in `own` nor known nor in a wait? `who` names
- * it. */
-bool weft__wake_source_has_thread(const int *own, size_t count, char *who, size_t size);
+/* While frozen: is there a thread that is neither in `own` nor known nor in a wait? Opens no
+ * descriptor. */
+bool weft__wake_source_has_thread(const int *own, size_t count);
+/* While frozen: name the first such thread. Opens a descriptor for a moment. */
+void weft__wake_source_name_thread(const int *own, size_t count, char *who, size_t size);
 /* While frozen: is there a thread whose wait was ended and that has not continued yet? */
 bool weft__wake_source_has_fired(char *who, size_t size);
 /* Is there a handler for a signal from other processes? */

@@ -32,7 +32,8 @@ static _Atomic(bool) quitting;
 static _Atomic(int64_t) tick_ns = WEFT__WATCH_TICK_NS;
 static _Atomic(uint64_t) ticks, deadlocks, hogs;
 static _Atomic(int) wake_source;
-static char source_name[32]; /* under the lock of weft__pools */
+static char source_name[32];  /* under the lock of weft__pools, as is the next */
+static bool source_is_thread; /* not named: its number is found when somebody asks */
 
 /* Used by the watchdog thread only. */
 static struct weft__ring scratch_ring; /* receives the tasks that are taken from a ring */
@@ -293,15 +294,15 @@ static bool has_timer_locked(void)
     return false;
 }
 
-/* Is there a thread or handler outside that could wake a fiber? `who` names it. While frozen. */
+/* Is there a thread or handler outside that could wake a fiber? `who` names a handler. While
+ * frozen. */
 static bool has_external_source_locked(char *who, size_t size)
 {
     size_t count;
     int *tids = list_workers_locked(&count);
-    bool found = !tids || weft__wake_source_has_thread(tids, count, who, size) ||
-                 weft__wake_source_has_handler(who, size);
+    source_is_thread = !tids || weft__wake_source_has_thread(tids, count);
     free(tids);
-    return found;
+    return source_is_thread || weft__wake_source_has_handler(who, size);
 }
 
 static enum weft_wake_source check_parkers_locked(void)
@@ -332,6 +333,7 @@ static bool has_waiters_locked(void)
 /* The banner has the argument. While frozen. */
 static enum weft_wake_source check_frozen_locked(uint64_t awake)
 {
+    source_is_thread = false;
     if (!has_waiters_locked()) {
         return WEFT_WAKE_SOURCE_NO_FIBERS;
     }
@@ -340,7 +342,7 @@ static enum weft_wake_source check_frozen_locked(uint64_t awake)
     }
     if (has_source_locked(source_name, sizeof source_name) ||
         has_external_source_locked(source_name, sizeof source_name) ||
-        /* Again: for sources left by a thread that ended before the threads were listed. */
+        /* Again: for sources left by a thread that ended before the threads were counted. */
         has_source_locked(source_name, sizeof source_name) ||
         weft__wake_source_has_fired(source_name, sizeof source_name)) {
         return WEFT_WAKE_SOURCE_EXTERNAL;
@@ -485,6 +487,19 @@ static void *watch(void *arg)
 
 /* --- statistics ------------------------------------------------------------------------------- */
 
+static void name_thread_locked(char *who, size_t size)
+{
+    size_t count;
+    int *tids = list_workers_locked(&count);
+    snprintf(who, size, "a thread");
+    if (tids) {
+        weft__thread_wait_freeze();
+        weft__wake_source_name_thread(tids, count, who, size);
+        weft__thread_wait_thaw();
+    }
+    free(tids);
+}
+
 void weft__watchdog_stats(struct weft_watchdog_stats *out)
 {
     weft__lock(&weft__pools.lock);
@@ -494,6 +509,9 @@ void weft__watchdog_stats(struct weft_watchdog_stats *out)
     out->wake_source =
         (enum weft_wake_source)atomic_load_explicit(&wake_source, memory_order_relaxed);
     memcpy(out->source_name, source_name, sizeof out->source_name);
+    if (out->wake_source == WEFT_WAKE_SOURCE_EXTERNAL && source_is_thread) {
+        name_thread_locked(out->source_name, sizeof out->source_name);
+    }
     weft__unlock(&weft__pools.lock);
 }
 

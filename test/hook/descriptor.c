@@ -57,9 +57,8 @@ IN_FIBER(hooked_dup_shares_fd_state)
     }
 }
 
-/* A number that was closed without the hooks, as fclose does, and then reused. */
-/* The kernel reuses a number at once, unless another thread, the watchdog above all, opens a file
- * for a moment in between. */
+/* A number that was closed without the hooks, as fclose does, and then reused. The kernel reuses
+ * it at once, unless another thread opens a file in between. */
 static void pair_with(int ends[2], int number)
 {
     for (int tries = 0;; tries++) {

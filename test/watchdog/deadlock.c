@@ -2,6 +2,7 @@
 /* A run that can never end is an error, with a report; a run that an outside event may still end is
  * not. Every case is a separate process, because wake sources belong to the whole process. */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -106,6 +107,24 @@ static void run_then_stop(void *arg)
 TEST(fibers_stay_after_deadlock_error_until_stop_cancels)
 {
     in_child(run_then_stop);
+}
+
+static void run_without_fds(void *arg)
+{
+    (void)arg;
+    ignore_other_threads();
+    weft_pool *pool = open_caller(2);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0}), 0);
+    CHECK_EQ(weft_pool_run(pool, NULL, join_parked, NULL, WEFT_FOREVER), -EDEADLK);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+/* The watchdog opens no file: at any moment it could take a number that the program has closed. */
+TEST(deadlock_is_found_without_opening_a_descriptor)
+{
+    in_child(run_without_fds);
+    CHECK(strstr(said, "weft: deadlock"));
 }
 
 static void *spawn_parked(void *arg)
