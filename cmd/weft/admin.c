@@ -9,20 +9,18 @@
 #include "metrics.h"
 #include "worker_probe.h"
 
-/* --- /healthz --------------------------------------------------------------------------------- */
+/* --- /healthz, /readyz ------------------------------------------------------------------------ */
 
 static int respond_text(weft_http *req, int status, const char *text)
 {
     return weft_http_respond(req, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
+/* Also during a stop: a server that finishes its requests must not be killed for it. */
 static int show_health(weft_http *req, void *arg)
 {
     const struct admin *admin = arg;
     char text[64];
-    if (weft_http_server_is_stopping(admin->served)) {
-        return respond_text(req, 503, "stopping\n");
-    }
     struct worker_probe *probe = worker_probe_run(admin->pool);
     if (!probe) {
         return -ENOMEM;
@@ -34,6 +32,13 @@ static int show_health(weft_http *req, void *arg)
     worker_probe_unref(probe);
     snprintf(text, sizeof text, "worker %d did not respond within 1 s\n", stuck);
     return stuck < 0 ? respond_text(req, 200, "ok\n") : respond_text(req, 503, text);
+}
+
+static int show_readiness(weft_http *req, void *arg)
+{
+    const struct admin *admin = arg;
+    return weft_http_server_is_stopping(admin->served) ? respond_text(req, 503, "stopping\n")
+                                                       : show_health(req, arg);
 }
 
 /* --- /metrics --------------------------------------------------------------------------------- */
@@ -136,10 +141,8 @@ static const struct {
     const char *path;
     weft_http_fn show;
 } pages[] = {
-    {"/healthz", show_health},
-    {"/metrics", show_metrics},
-    {"/debug/fibers", show_fibers},
-    {"/debug/actors", show_actors},
+    {"/healthz", show_health},      {"/readyz", show_readiness},    {"/metrics", show_metrics},
+    {"/debug/fibers", show_fibers}, {"/debug/actors", show_actors},
 };
 enum { PAGES = sizeof pages / sizeof *pages };
 

@@ -1,4 +1,4 @@
-/* The admin listener: /healthz, /metrics (Prometheus text), /debug/fibers (the dump),
+/* The admin listener: /healthz, /readyz, /metrics (Prometheus text), /debug/fibers (the dump),
  * /debug/actors. */
 #ifndef WEFT_CMD_ADMIN_H
 #define WEFT_CMD_ADMIN_H

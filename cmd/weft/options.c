@@ -42,7 +42,7 @@ static const struct option table[] = {
      "follow symbolic links that stay below DIR"},
     {"dotfiles", FLAG, AT(dotfiles), NULL, "also serve names that begin with a dot"},
     {"admin", TEXT, AT(admin), "ADDR",
-     "listener for /healthz, /metrics, /debug/fibers, /debug/actors"},
+     "listener for /healthz, /readyz, /metrics, /debug/fibers, /debug/actors"},
     {"admin-host", ADMIN_HOST, 0, "NAME",
      "also accept this Host name there; localhost and addresses are accepted; may be repeated"},
     {"log", TEXT, AT(log), "FILE", "access log file; -: standard output"},
