@@ -215,6 +215,16 @@ static inline int admit(weft_pool *pool, const struct weft__worker *inside, uint
     return inside ? weft__pool_admit(pool, n) : weft__pool_admit_outside(pool, n);
 }
 
+static inline int admit_one(weft_pool *pool, const struct weft__worker *inside, bool is_successor)
+{
+    if (!is_successor) {
+        return admit(pool, inside, 1);
+    }
+    WEFT__ASSERT(inside);
+    weft__pool_admit_successor(pool);
+    return 0;
+}
+
 static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t n)
 {
     if (inside) {
@@ -291,7 +301,9 @@ admit_and_make(struct weft__worker *w, const struct weft__worker *inside, const 
                int *err)
 {
     struct weft__spawner *spawner = weft__spawner_of(w);
-    *err = __builtin_expect(spawner != NULL, 1) ? admit(plan->pool, inside, 1) : -ENOMEM;
+    *err = __builtin_expect(spawner != NULL, 1)
+               ? admit_one(plan->pool, inside, plan->request.is_successor)
+               : -ENOMEM;
     if (__builtin_expect(*err, 0)) {
         return NULL;
     }
@@ -717,7 +729,7 @@ make_stackless(struct weft__worker *w, struct weft__worker *inside, weft_pool *p
         *err = -EINVAL; /* a group must be named */
         return NULL;
     }
-    *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
+    *err = spawner ? admit_one(pool, inside, opts->is_successor) : -ENOMEM;
     if (*err) {
         return NULL;
     }

@@ -196,13 +196,22 @@ static inline int weft__pool_admit(weft_pool *pool, uint64_t n)
          * meanwhile. */
         uint64_t live = atomic_load_explicit(&pool->admitted, memory_order_relaxed);
         do {
-            if (n > pool->max_fibers - live) {
+            if (live >= pool->max_fibers || n > pool->max_fibers - live) {
                 return -EAGAIN;
             }
         } while (!atomic_compare_exchange_weak_explicit(
             &pool->admitted, &live, live + n, memory_order_relaxed, memory_order_relaxed));
     }
     return 0;
+}
+
+/* Admits the successor of a fiber that ends soon: it gets that fiber's place, so max_fibers cannot
+ * refuse it. Until then the pool has one fiber too many. */
+static inline void weft__pool_admit_successor(weft_pool *pool)
+{
+    if (__builtin_expect(pool->max_fibers != 0, 0)) {
+        atomic_fetch_add_explicit(&pool->admitted, 1, memory_order_relaxed);
+    }
 }
 
 static inline void weft__pool_release(weft_pool *pool, uint64_t n)

@@ -67,6 +67,7 @@ struct weft__stackless_opts {
     bool detached;
     bool bound; /* to `worker` of the pool; not in a dispatcher's pool */
     int worker;
+    bool is_successor;                /* of the calling fiber, in the same pool, which ends soon */
     struct weft__group_member member; /* in a dispatcher's pool */
     bool inherit_group;               /* or inherit the creating fiber's membership */
     struct weft__node *joiner;        /* notified at its end; excludes any other joiner */

@@ -31,6 +31,7 @@ struct weft__spawn_request {
     struct weft__parent *parent;
     /* In a dispatcher's pool: its group. NULL: the group of the fiber that spawns it. */
     const struct weft__group_member *member;
+    bool is_successor; /* of the calling fiber, in the same pool, which ends soon */
 };
 
 /* weft_pool_spawn for any kind of fiber. Returns -ESHUTDOWN if the group's intake is closed. */
