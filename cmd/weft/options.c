@@ -239,7 +239,7 @@ static const char *set_value(struct options *options, const struct option *optio
         return i < 0 ? "must be auto, epoll, uring or poll" : NULL;
     case BALANCE:
         i = which(value, balances, 4);
-        options->balance = (enum weft_http_balance)(i < 0 ? 0 : i);
+        options->balance = (enum weft_balance)(i < 0 ? 0 : i);
         return i < 0 ? "must be least, round-robin, hash or reuseport" : NULL;
     case FLAG:
     case CONFIG:

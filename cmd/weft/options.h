@@ -19,7 +19,7 @@ struct options {
     const char *admin, *log, *index;
     long workers;
     enum weft_driver driver;
-    enum weft_http_balance balance;
+    enum weft_balance balance;
     bool listing, follow_symlinks, dotfiles;
     int64_t drain_ns, revalidate_ns;
     struct weft_http_server_limits limits;

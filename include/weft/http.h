@@ -33,7 +33,7 @@
 
 #include <weft/http_parse.h>
 #include <weft/net.h>
-#include <weft/pool.h>
+#include <weft/server.h>
 
 WEFT_BEGIN_DECLS
 
@@ -53,18 +53,6 @@ typedef struct weft_http weft_http;
 typedef int (*weft_http_fn)(weft_http *req, void *arg);
 
 /* --- the server ------------------------------------------------------------------------ */
-
-/* How connections are distributed over the workers. */
-enum weft_http_balance {
-    /* An acceptor hands the connection to the worker with the fewest connections. */
-    WEFT_HTTP_BALANCE_LEAST,
-    WEFT_HTTP_BALANCE_ROUND_ROBIN,
-    WEFT_HTTP_BALANCE_HASH, /* by client address: all connections of one client go to one worker */
-    /* Each worker has its own listening socket and the kernel chooses (SO_REUSEPORT). There is no
-     * acceptor in between, but the distribution is random. Unix sockets have no SO_REUSEPORT: they
-     * use LEAST instead. */
-    WEFT_HTTP_BALANCE_REUSEPORT,
-};
 
 /* Limits of a server. 0 selects the default. When a request exceeds a limit, the server responds
  * with the status in parentheses and closes the connection. */
@@ -131,7 +119,7 @@ struct weft_http_server_opts {
     const char *name; /* name of the fibers in dumps; borrowed until destroy; default "http" */
     /* Default: the calling fiber's pool; required outside a fiber; not a compute pool. */
     weft_pool *pool;
-    enum weft_http_balance balance;
+    enum weft_balance balance;
     struct weft_http_server_limits limits;
     /* Called for each finished request, by the connection's fiber on its worker. Should not
      * wait. */

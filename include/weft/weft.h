@@ -44,6 +44,7 @@
 #include <weft/process.h>
 #include <weft/remote.h>
 #include <weft/scope.h>
+#include <weft/server.h>
 #include <weft/stream.h>
 #include <weft/supervisor.h>
 #include <weft/sync.h>

@@ -29,51 +29,11 @@ static bool may_receive_more(const struct weft__http_conn *conn)
                             conn->req.head.body != WEFT_HTTP_NO_BODY));
 }
 
-/* The kernel gives up a closed connection whose client has had no buffer space for a few minutes.
- * So a connection with a slow reader stays open until the client has everything. A small response
- * is not waited for: it fits into any receive buffer. */
-static bool may_read_slowly(const struct weft__http_conn *conn)
-{
-    return weft__turn_written(&conn->turn) >= WEFT__HTTP_PEER_BUFFER_BYTES &&
-           weft__unacked_bytes(conn->turn.fd) > 0;
-}
-
-static bool still_reads(struct weft__http_conn *conn)
-{
-    return !weft__is_stopping(conn->turn.server) && weft__unacked_bytes(conn->turn.fd) > 0 &&
-           weft__min_rate_settle(&conn->turn, weft_now());
-}
-
-/* A client sees the response only when it reads, and by then it has sent what its socket buffer
- * holds: many times more than one read. */
 static void linger(struct weft__http_conn *conn)
 {
     void *to = conn->in ? conn->in->data : (void *)conn->fields_inline; /* reuses existing memory */
     size_t space = conn->in ? conn->in->len : sizeof conn->fields_inline;
-    size_t dropped = 0, yield_at = WEFT__HTTP_DISCARD_MAX;
-    int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
-    if (weft_shutdown(conn->turn.fd, SHUT_WR) != 0) {
-        return;
-    }
-    weft__session_enter(conn->turn.session, WEFT__PHASE_LINGERING, weft_now());
-    while (dropped < WEFT__HTTP_LINGER_MAX) {
-        ssize_t n = weft_read(conn->turn.fd, to, space, deadline);
-        if (n == -ETIMEDOUT && still_reads(conn)) {
-            deadline = weft_after(conn->server->opts.limits.linger_ns);
-            continue;
-        }
-        if (n <= 0) {
-            return;
-        }
-        if (conn->grace_expired && !dropped) {
-            atomic_fetch_add_explicit(&conn->turn.server->stop_lost, 1, memory_order_relaxed);
-        }
-        dropped += (size_t)n;
-        if (dropped >= yield_at) {
-            yield_at = dropped + WEFT__HTTP_DISCARD_MAX;
-            weft_yield();
-        }
-    }
+    weft__turn_linger(&conn->turn, to, space, conn->grace_expired);
 }
 
 static void serve_connection(struct weft__http_conn *conn)
@@ -102,7 +62,8 @@ static void serve_connection(struct weft__http_conn *conn)
     if (conn->grace_expired) {
         atomic_fetch_add_explicit(&conn->turn.server->stop_idle, 1, memory_order_relaxed);
     }
-    if ((!conn->broken || conn->sent_503) && (may_receive_more(conn) || may_read_slowly(conn))) {
+    if ((!conn->broken || conn->sent_503) &&
+        (may_receive_more(conn) || weft__turn_may_read_slowly(&conn->turn))) {
         linger(conn);
     }
 }

@@ -12,9 +12,6 @@ enum {
     WEFT__HTTP_PATH_BYTES = 256,     /* longer paths are allocated */
     WEFT__HTTP_DISCARD_MAX =
         65536, /* largest unread body that is discarded before the next request */
-    WEFT__HTTP_LINGER_MAX = 4 << 20, /* most bytes read in a lingering close */
-    /* Bytes that a client's TCP stack accepts before the program reads. */
-    WEFT__HTTP_PEER_BUFFER_BYTES = 65536,
     WEFT__HTTP_YIELD_BYTES = 1 << 20 /* bytes to write between two yields */
 };
 

@@ -15,13 +15,6 @@
 #define S(n) ((n)*INT64_C(1000000000))
 #define REST_MIN_NS 1000000 /* shorter: without any wait */
 
-static const enum weft__balance balances[] = {
-    [WEFT_HTTP_BALANCE_LEAST] = WEFT__BALANCE_LEAST,
-    [WEFT_HTTP_BALANCE_ROUND_ROBIN] = WEFT__BALANCE_ROUND_ROBIN,
-    [WEFT_HTTP_BALANCE_HASH] = WEFT__BALANCE_HASH,
-    [WEFT_HTTP_BALANCE_REUSEPORT] = WEFT__BALANCE_REUSEPORT,
-};
-
 /* --- options -------------------------------------------------------------------------------- */
 
 static void set_u32(uint32_t *value, uint32_t standard)
@@ -98,7 +91,7 @@ static int init_base(struct weft_http_server *server)
                              &(struct weft__server_opts){
                                  .name = server->opts.name,
                                  .pool = server->opts.pool,
-                                 .balance = balances[server->opts.balance],
+                                 .balance = server->opts.balance,
                                  .connections = limits->connections,
                                  .per_address = limits->per_address,
                                  .idle_ns = limits->idle_ns,
@@ -108,6 +101,7 @@ static int init_base(struct weft_http_server *server)
                                  .write_ns = limits->write_ns,
                                  .write_rate = limits->write_rate,
                                  .write_burst = limits->write_burst,
+                                 .linger_ns = limits->linger_ns,
                                  .grace_ns = limits->grace_ns,
                              });
 }
@@ -124,8 +118,8 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
     const char *error = check_limits(&opts.limits);
     if (!opts.pool) {
         error = "pool: must be given outside of a fiber";
-    } else if (opts.balance > WEFT_HTTP_BALANCE_REUSEPORT) {
-        error = "balance: must be one of enum weft_http_balance";
+    } else if (opts.balance > WEFT_BALANCE_REUSEPORT) {
+        error = "balance: must be one of enum weft_balance";
     }
     if (error) {
         return weft__refuse(-EINVAL, error);
@@ -189,7 +183,7 @@ int weft_http_server_listen(weft_http_server *server, struct weft_addr *bound, c
         return err;
     }
     atomic_store_explicit(&server->listened, 1, memory_order_relaxed);
-    err = weft__accept_start(&server->base, &addr, &at);
+    err = weft__accept_start(&server->base, &addr, &at, NULL);
     if (!err && bound) {
         *bound = at;
     }

@@ -31,7 +31,8 @@
 struct weft__acceptor {
     struct weft__acceptor *next;
     struct weft__server *server;
-    enum weft__balance balance;
+    enum weft_balance balance;
+    void *listener;
     int fd;
     int worker;
     bool has_min_hops; /* during a stop: a minimum hop count drops the packets of its clients */
@@ -60,14 +61,14 @@ static unsigned choose(struct weft__acceptor *acceptor, weft__address address)
 {
     struct weft__server *server = acceptor->server;
     switch (acceptor->balance) {
-    case WEFT__BALANCE_REUSEPORT:
+    case WEFT_BALANCE_REUSEPORT:
         return (unsigned)acceptor->worker;
-    case WEFT__BALANCE_ROUND_ROBIN:
+    case WEFT_BALANCE_ROUND_ROBIN:
         return atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed) %
                server->workers;
-    case WEFT__BALANCE_HASH:
+    case WEFT_BALANCE_HASH:
         return (unsigned)(weft__address_hash(address) % server->workers);
-    case WEFT__BALANCE_LEAST:
+    case WEFT_BALANCE_LEAST:
         break;
     }
     return least_loaded(server);
@@ -139,8 +140,8 @@ static void admit(struct weft__acceptor *acceptor, int fd, const struct weft_add
     weft__address address = weft__address_of(peer);
     atomic_fetch_add_explicit(&server->open, 1, memory_order_relaxed);
     bool acquired = acquire_capacity(server, fd, address);
-    if (acquired &&
-        weft__session_start(server, fd, choose(acceptor, address), peer, address) == 0) {
+    if (acquired && weft__session_start(server, fd, choose(acceptor, address), peer, address,
+                                        acceptor->listener) == 0) {
         atomic_fetch_add_explicit(&shard->accepted, 1, memory_order_relaxed);
         return;
     }
@@ -282,7 +283,7 @@ static void *accept_all(void *arg)
 
 /* Starts an acceptor for a bound socket. Takes the descriptor. */
 static int add(struct weft__server *server, int fd, const struct weft_addr *at,
-               enum weft__balance balance, int worker)
+               enum weft_balance balance, int worker, void *listener)
 {
     struct weft__socket_file file;
     weft__socket_file_record(&file, at);
@@ -291,6 +292,7 @@ static int add(struct weft__server *server, int fd, const struct weft_addr *at,
     if (!err) {
         *acceptor = (struct weft__acceptor){.server = server,
                                             .balance = balance,
+                                            .listener = listener,
                                             .fd = fd,
                                             .worker = worker,
                                             .at = *at,
@@ -333,7 +335,8 @@ static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts
 
 /* Opens all sockets before the first of them accepts, so that an error leaves none behind. Takes
  * the first. */
-static int listen_per_worker(struct weft__server *server, int first, const struct weft_addr *bound)
+static int listen_per_worker(struct weft__server *server, int first, const struct weft_addr *bound,
+                             void *listener)
 {
     int *fds = weft__alloc_dirty(server->workers * sizeof *fds), err = 0;
     unsigned opened = 1, added = 0;
@@ -351,7 +354,7 @@ static int listen_per_worker(struct weft__server *server, int first, const struc
     }
     /* Fails during a stop, which also ends the acceptors started before. */
     for (; !err && added < opened; added++) {
-        err = add(server, fds[added], bound, WEFT__BALANCE_REUSEPORT, (int)added);
+        err = add(server, fds[added], bound, WEFT_BALANCE_REUSEPORT, (int)added, listener);
     }
     for (; added < opened; added++) {
         weft_close(fds[added]);
@@ -362,10 +365,10 @@ static int listen_per_worker(struct weft__server *server, int first, const struc
 
 /* An address on which another process listens is in use, even if both would share it. */
 int weft__accept_start(struct weft__server *server, const struct weft_addr *addr,
-                       struct weft_addr *bound)
+                       struct weft_addr *bound, void *listener)
 {
-    enum weft__balance balance = server->opts.balance;
-    bool per_worker = balance == WEFT__BALANCE_REUSEPORT && addr->storage.ss_family != AF_UNIX;
+    enum weft_balance balance = server->opts.balance;
+    bool per_worker = balance == WEFT_BALANCE_REUSEPORT && addr->storage.ss_family != AF_UNIX;
     int fd = listen_on(addr, &(struct weft_listen_opts){.reuseport_first = per_worker});
     if (fd < 0) {
         return fd;
@@ -376,12 +379,11 @@ int weft__accept_start(struct weft__server *server, const struct weft_addr *addr
         return err;
     }
     if (per_worker) {
-        return listen_per_worker(server, fd, bound);
+        return listen_per_worker(server, fd, bound, listener);
     }
     unsigned next_worker = atomic_fetch_add_explicit(&server->next_worker, 1, memory_order_relaxed);
-    return add(server, fd, bound,
-               balance == WEFT__BALANCE_REUSEPORT ? WEFT__BALANCE_LEAST : balance,
-               (int)(next_worker % server->workers));
+    return add(server, fd, bound, balance == WEFT_BALANCE_REUSEPORT ? WEFT_BALANCE_LEAST : balance,
+               (int)(next_worker % server->workers), listener);
 }
 
 int weft__accept_stop(struct weft__server *server)

@@ -7,8 +7,9 @@
  *              receive would hold three times the memory in the kernel.
  *   take back  an interrupt or a cancel has ended the wait, but the driver still has the poll:
  *              cancels it, and waits until the driver has let go
- *   wake       starts the next turn on a fiber of this worker, and ends. Without memory for the
- *              fiber it tries again after a pause: the client waits, and nothing is lost.
+ *   wake       starts the next turn on a fiber of this worker, and ends. The fiber gets the place
+ *              of the task in a pool with a limit. Without memory for the fiber it tries again
+ *              after a pause: the client waits, and nothing is lost.
  *
  * Whatever ends the rest, a turn follows, which finds out by itself: it reads bytes, or the end of
  * the input (a hang-up, or a socket that a timeout, an eviction or an abort has shut down), or sees
@@ -58,7 +59,8 @@ static bool is_ready(int fd)
  * shuts the socket down. */
 static bool must_wake(const struct weft__session *session)
 {
-    return session->woken || weft__stop_stage(session->server) == WEFT__STOP_IDLE;
+    return session->woken || session->called ||
+           weft__stop_stage(session->server) == WEFT__STOP_IDLE;
 }
 
 /* --- wake ------------------------------------------------------------------------------------- */
@@ -225,11 +227,16 @@ bool weft__session_rest(struct weft__session *session)
             return false;
         }
     }
-    struct weft__task *task = weft__stackless_make(
-        server->pool, &kind, session,
-        &(struct weft__stackless_opts){
-            .name = server->opts.name, .detached = true, .bound = true, .worker = session->worker},
-        &err);
+    struct weft__task *task =
+        weft__stackless_make(server->pool, &kind, session,
+                             &(struct weft__stackless_opts){
+                                 .name = weft__session_name(session),
+                                 .detached = true,
+                                 .bound = true,
+                                 .worker = session->worker,
+                                 .is_successor = true, /* of the turn's fiber */
+                             },
+                             &err);
     if (!task) {
         free_op(session);
         return false;

@@ -13,7 +13,8 @@ int weft__server_init(struct weft__server *server, const struct weft__server_pro
     server->pool = opts->pool;
     server->workers = weft_pool_workers(opts->pool);
     server->rests = opts->rest_ns < opts->idle_ns;
-    weft__record_slab_init(&server->sessions, sizeof(struct weft__session));
+    size_t bytes = opts->session_bytes ? opts->session_bytes : sizeof(struct weft__session);
+    weft__record_slab_init(&server->sessions, bytes);
     weft__record_slab_init(&server->ops, sizeof(struct weft__op));
     weft__min_rate_init(server);
     weft_waitgroup_init(&server->live, NULL);

@@ -10,6 +10,7 @@
  *   rest.c           a connection at rest, without a fiber
  *   timeout.c        timeouts: the idle groups
  *   min_rate.c       how fast a client must read
+ *   linger.c         the end of a connection whose client may still send or read
  *   stop.c           the stages of a stop
  *
  * A protocol (src/http) embeds a struct weft__server and gives it a struct weft__server_protocol.
@@ -21,8 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <weft/net.h>
-#include <weft/pool.h>
+#include <weft/server.h>
 #include <weft/sync.h>
 #include <weft/timer.h>
 
@@ -32,6 +32,7 @@
 #include "server/record_slab.h"
 
 struct weft__acceptor;
+struct weft__server;
 struct weft__session;
 
 /* What a connection is doing, which selects its timeout. Each of the first five has an idle
@@ -45,15 +46,8 @@ enum weft__phase {
     WEFT__PHASE_REST = WEFT__TURN_TIMEOUTS, /* waits for a request, and has no fiber */
     WEFT__TIMEOUTS,
     WEFT__PHASE_BUSY = WEFT__TIMEOUTS, /* its handler runs */
+    WEFT__PHASE_PAUSED,                /* does not read from its client for a while */
     WEFT__PHASE_LINGERING,             /* the last response is written; reads to the end */
-};
-
-/* How connections are distributed over the workers. */
-enum weft__balance {
-    WEFT__BALANCE_LEAST,
-    WEFT__BALANCE_ROUND_ROBIN,
-    WEFT__BALANCE_HASH,
-    WEFT__BALANCE_REUSEPORT,
 };
 
 /* The stage of a stop (stop.c). It only increases. */
@@ -70,17 +64,22 @@ struct weft__server_protocol {
     bool (*turn)(struct weft__session *session);
     /* Tells the client that there is no capacity, as far as that is possible without waiting. */
     void (*refuse)(int fd);
+    /* The name of a session's fibers; NULL: the server's. May be NULL itself. */
+    const char *(*name)(const struct weft__session *session);
+    /* A stop has begun; connections are still served. NULL: nothing to do. Any thread. */
+    void (*draining)(struct weft__server *server);
 };
 
 struct weft__server_opts {
     const char *name; /* of its fibers; borrowed */
     weft_pool *pool;
-    enum weft__balance balance;
+    enum weft_balance balance;
     uint32_t connections, per_address;
     int64_t idle_ns, header_ns, body_ns, write_ns;
     int64_t rest_ns; /* idle time after which a connection rests; at least idle_ns: never */
     uint32_t write_rate, write_burst;
-    int64_t grace_ns;
+    int64_t linger_ns, grace_ns;
+    size_t session_bytes; /* of a protocol's record, which begins with a session; 0: no more */
 };
 
 /* The state of one worker. */
@@ -152,9 +151,10 @@ void weft__server_deinit(struct weft__server *server);
 bool weft__server_is_idle(struct weft__server *server);
 
 /* accept.c */
-/* Opens the listeners of an address. Returns 0, or an error of weft_listen. */
+/* Opens the listeners of an address. listener: for the sessions. Returns 0, or an error of
+ * weft_listen. */
 int weft__accept_start(struct weft__server *server, const struct weft_addr *addr,
-                       struct weft_addr *bound);
+                       struct weft_addr *bound, void *listener);
 /* Ends the acceptors: they accept the established connections, unless the stop aborts, and close
  * their sockets. Returns 0 when all have ended; -ECANCELED or -EINTR if the wait for them was
  * ended. */

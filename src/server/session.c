@@ -12,6 +12,7 @@
 #include <weft/io.h>
 
 #include "base/alloc.h"
+#include "task/spawn.h"
 
 /* --- the client's address --------------------------------------------------------------------- */
 
@@ -78,6 +79,40 @@ void weft__session_set_owner(struct weft__session *session, weft_fiber owner)
     weft__unlock(&shard->lock);
 }
 
+/* The lock keeps an interrupt from a later wait. */
+void weft__session_begin_pause(struct weft__session *session)
+{
+    weft__session_enter(session, WEFT__PHASE_PAUSED, weft_now_cached());
+}
+
+void weft__session_end_pause(struct weft__session *session)
+{
+    struct weft__shard *shard = weft__session_shard(session);
+    weft__lock(&shard->lock);
+    weft__session_enter_busy(session);
+    weft__unlock(&shard->lock);
+}
+
+void weft__session_interrupt_pause(struct weft__session *session)
+{
+    struct weft__shard *shard = weft__session_shard(session);
+    weft__lock(&shard->lock);
+    if (weft__session_phase(session) == WEFT__PHASE_PAUSED) {
+        weft_fiber_interrupt(atomic_load_explicit(&session->owner, memory_order_relaxed));
+    }
+    weft__unlock(&shard->lock);
+}
+
+void weft__session_call(struct weft__session *session)
+{
+    int phase = weft__session_phase(session);
+    session->called = true;
+    if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST || phase == WEFT__PHASE_HEADER ||
+        phase == WEFT__PHASE_PAUSED) {
+        weft_fiber_interrupt(atomic_load_explicit(&session->owner, memory_order_relaxed));
+    }
+}
+
 /* --- turns ------------------------------------------------------------------------------------ */
 
 static void free_session(struct weft__session *session)
@@ -134,22 +169,25 @@ static void *run_next_turn(void *arg)
     return NULL;
 }
 
-static int spawn(struct weft__session *session, weft_fn fn)
+static int spawn(struct weft__session *session, weft_fn fn, bool is_successor)
 {
     const struct weft__server *server = session->server;
-    return weft_pool_spawn(
-        server->pool, NULL, fn, session,
-        &(struct weft_fiber_opts){
-            .name = server->opts.name, .worker = session->worker, .bound = true, .detached = true});
+    struct weft_fiber_opts opts = {.name = weft__session_name(session),
+                                   .worker = session->worker,
+                                   .bound = true,
+                                   .detached = true};
+    return weft__spawn(server->pool, NULL,
+                       &(struct weft__spawn_request){
+                           .fn = fn, .arg = session, .opts = &opts, .is_successor = is_successor});
 }
 
 int weft__session_start_turn(struct weft__session *session)
 {
-    return spawn(session, run_next_turn);
+    return spawn(session, run_next_turn, true);
 }
 
 int weft__session_start(struct weft__server *server, int fd, unsigned worker,
-                        const struct weft_addr *peer, weft__address address)
+                        const struct weft_addr *peer, weft__address address, void *listener)
 {
     struct weft__session *session = weft__record_alloc(&server->sessions);
     if (!session) {
@@ -163,11 +201,12 @@ int weft__session_start(struct weft__server *server, int fd, unsigned worker,
     session->fd = fd;
     session->worker = (int)worker;
     session->address = address;
+    session->listener = listener;
     weft__session_enter_busy(session);
     weft_waitgroup_add(&server->live, 1);
     atomic_fetch_add_explicit(&server->arriving, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&server->shards[worker].open, 1, memory_order_relaxed);
-    int err = spawn(session, run_first_turn);
+    int err = spawn(session, run_first_turn, false);
     if (err) {
         atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&server->shards[worker].open, 1, memory_order_relaxed);

@@ -37,6 +37,7 @@ struct weft__peer {
 
 struct weft__session {
     struct weft__server *server;
+    void *listener;                    /* the protocol's; constant */
     struct weft__session *next, *prev; /* in the shard; under the shard's lock */
     _Atomic(weft_fiber) owner;         /* the turn's fiber or the rest task */
     weft_idle_member member;           /* in the REST group */
@@ -48,6 +49,7 @@ struct weft__session {
     /* Why the owner was interrupted; written and read on the session's own worker only. */
     bool rest_due; /* nothing was received for rest_ns */
     bool woken;    /* the grace period of a stop is over */
+    bool called;   /* the protocol has something to do for it */
     bool timeout_counted;
     bool joined;        /* the REST group; used by the owner only */
     uint8_t rest_state; /* rest.c */
@@ -88,16 +90,36 @@ static inline void weft__session_enter_busy(struct weft__session *session)
     atomic_store_explicit(&session->phase, WEFT__PHASE_BUSY, memory_order_relaxed);
 }
 
+/* The name of its fibers. */
+static inline const char *weft__session_name(const struct weft__session *session)
+{
+    const struct weft__server *server = session->server;
+    const char *name = server->protocol->name ? server->protocol->name(session) : NULL;
+    return name ? name : server->opts.name;
+}
+
 /* Creates the session of an accepted connection, which counts for the limits already, and starts
  * its first turn. Takes the descriptor. Returns 0, -ENOMEM, or an error of weft_pool_spawn: then
  * nothing was taken. */
 int weft__session_start(struct weft__server *server, int fd, unsigned worker,
-                        const struct weft_addr *peer, weft__address address);
+                        const struct weft_addr *peer, weft__address address, void *listener);
+/* On the session's own worker: the owner stops waiting for its client, or will not begin to. */
+void weft__session_call(struct weft__session *session);
+/* The phase PAUSED, by the owner. */
+void weft__session_begin_pause(struct weft__session *session);
+void weft__session_end_pause(struct weft__session *session);
+/* From any thread that keeps the session alive: ends the sleep of a paused session. */
+void weft__session_interrupt_pause(struct weft__session *session);
 void weft__session_get_peer(const struct weft__session *session, struct weft_addr *out);
-/* Starts a turn of a session that was at rest. Returns 0, or an error of weft_pool_spawn. */
+/* By the rest task, which ends after it: starts a turn. Returns 0, or an error of
+ * weft_pool_spawn. */
 int weft__session_start_turn(struct weft__session *session);
 /* Publishes the owner. */
 void weft__session_set_owner(struct weft__session *session, weft_fiber owner);
+
+/* stop.c */
+/* By a turn that has seen the stage ABORT by itself, and leaves something undone. */
+void weft__session_count_cut(struct weft__session *session);
 
 /* rest.c */
 /* The turn is over: leaves the session to a rest task. Returns false if there is no memory, or the
@@ -187,5 +209,16 @@ static inline bool weft__write_end(struct weft__turn *turn, size_t n)
     weft__turn_add_written(turn, n);
     return __builtin_expect(waited < turn->slow_wait_ns, 1) || !weft__min_rate_check(turn, waited);
 }
+
+/* --- linger.c --------------------------------------------------------------------------------- */
+
+/* The server has written its last byte. Shuts the write side down, then discards what the client
+ * still sends, until the client closes: for linger_ns, and longer while it reads a large response.
+ * buf: scratch memory. after_grace: the grace period of a stop has ended this connection, and what
+ * arrives now is lost and counted. */
+void weft__turn_linger(struct weft__turn *turn, void *buf, size_t space, bool after_grace);
+/* Reports whether the client has yet to receive a part of a response that is too large for any
+ * receive buffer. */
+bool weft__turn_may_read_slowly(const struct weft__turn *turn);
 
 #endif

@@ -34,6 +34,11 @@ static weft_fiber owner(const struct weft__session *session)
     return atomic_load_explicit(&session->owner, memory_order_relaxed);
 }
 
+static bool is_idle(int phase)
+{
+    return phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST;
+}
+
 static void *wake_idle(void *arg)
 {
     struct weft__shard *shard = arg;
@@ -41,7 +46,7 @@ static void *wake_idle(void *arg)
     weft__lock(&shard->lock);
     for (struct weft__session *session = shard->first; session; session = session->next) {
         int phase = weft__session_phase(session);
-        if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST) {
+        if (is_idle(phase)) {
             session->woken = true;
             weft_fiber_interrupt(owner(session));
         }
@@ -76,11 +81,22 @@ static void close_idle(struct weft__server *server)
 static void count_aborted(struct weft__server *server, const struct weft__session *session)
 {
     int phase = weft__session_phase(session);
-    if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST) {
+    if (is_idle(phase)) {
         atomic_fetch_add_explicit(&server->stop_idle, 1, memory_order_relaxed);
     } else if (phase != WEFT__PHASE_LINGERING) {
         atomic_fetch_add_explicit(&server->stop_aborted, 1, memory_order_relaxed);
     }
+}
+
+void weft__session_count_cut(struct weft__session *session)
+{
+    struct weft__shard *shard = weft__session_shard(session);
+    weft__lock(&shard->lock);
+    if (!session->aborted) {
+        session->aborted = true;
+        atomic_fetch_add_explicit(&session->server->stop_aborted, 1, memory_order_relaxed);
+    }
+    weft__unlock(&shard->lock);
 }
 
 static void abort_all(struct weft__server *server)
@@ -107,6 +123,9 @@ int weft__server_stop(struct weft__server *server, int64_t deadline)
     weft__lock(&server->lock); /* no acceptor is added after this */
     set_stage(server, at_once ? WEFT__STOP_ABORT : WEFT__STOP_DRAIN);
     weft__unlock(&server->lock);
+    if (!at_once && server->protocol->draining) {
+        server->protocol->draining(server);
+    }
     int accept_err = weft__accept_stop(server);
     if (accept_err && !at_once) {
         return accept_err;

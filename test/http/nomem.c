@@ -53,7 +53,7 @@ static int drain(weft_http *req, void *arg)
 }
 
 /* Returns false on an error, with nothing left over. */
-static bool open_site(struct site *site, enum weft_http_balance balance)
+static bool open_site(struct site *site, enum weft_balance balance)
 {
     struct served *s = &site->s;
     struct weft_http_server_opts opts = {.pool = s->pool, .balance = balance, .limits.fields = 200};
@@ -115,7 +115,7 @@ struct failure {
     long k;
     bool sticky;
     enum weft_driver driver;
-    enum weft_http_balance balance;
+    enum weft_balance balance;
 };
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
@@ -174,7 +174,7 @@ EACH_DRIVER(server_survives_failure_of_any_allocation)
     if (access(root, F_OK) != 0) {
         make_root();
     }
-    sweep((struct failure){.driver = driver, .balance = WEFT_HTTP_BALANCE_REUSEPORT});
+    sweep((struct failure){.driver = driver, .balance = WEFT_BALANCE_REUSEPORT});
     sweep((struct failure){.driver = driver, .sticky = true});
 }
 

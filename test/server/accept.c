@@ -15,7 +15,7 @@ static int say_worker(weft_http *req, void *arg)
                              (size_t)snprintf(text, sizeof text, "%d", weft_worker_self()));
 }
 
-static void begin(struct served *s, enum weft_driver driver, enum weft_http_balance balance)
+static void begin(struct served *s, enum weft_driver driver, enum weft_balance balance)
 {
     served_make(s, driver, WORKERS,
                 &(struct weft_http_server_opts){.balance = balance, .limits.requests = 1000000000});
@@ -52,19 +52,19 @@ EACH_DRIVER(acceptor_balances_connections_by_policy)
 {
     struct served s;
     int counts[WORKERS];
-    begin(&s, driver, WEFT_HTTP_BALANCE_ROUND_ROBIN);
+    begin(&s, driver, WEFT_BALANCE_ROUND_ROBIN);
     spread_of(&s, 30, counts);
     for (int i = 0; i < WORKERS; i++) {
         CHECK_EQ(counts[i], 10);
     }
     served_end(&s);
-    begin(&s, driver, WEFT_HTTP_BALANCE_LEAST);
+    begin(&s, driver, WEFT_BALANCE_LEAST);
     spread_of(&s, 30, counts);
     for (int i = 0; i < WORKERS; i++) {
         CHECK_EQ(counts[i], 10);
     }
     served_end(&s);
-    begin(&s, driver, WEFT_HTTP_BALANCE_HASH);
+    begin(&s, driver, WEFT_BALANCE_HASH);
     spread_of(&s, 30, counts);
     CHECK(counts[0] == 30 || counts[1] == 30 || counts[2] == 30); /* one address, one worker */
     served_end(&s);
@@ -74,14 +74,14 @@ EACH_DRIVER(reuseport_gives_each_worker_its_own_listener)
 {
     struct served s, second;
     int counts[WORKERS];
-    begin(&s, driver, WEFT_HTTP_BALANCE_REUSEPORT);
+    begin(&s, driver, WEFT_BALANCE_REUSEPORT);
     spread_of(&s, 60, counts);
     printf("    %d %d %d\n", counts[0], counts[1], counts[2]);
     CHECK_EQ(counts[0] + counts[1] + counts[2], 60);
     CHECK(counts[0] && counts[1] && counts[2]); /* missed by chance once in 10^10 */
     /* The port is in use, though the kernel would let both sockets have it. */
     served_make(&second, driver, 1,
-                &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_REUSEPORT});
+                &(struct weft_http_server_opts){.balance = WEFT_BALANCE_REUSEPORT});
     char address[WEFT_ADDR_STRLEN];
     weft_addr_format(&s.at, address, sizeof address);
     CHECK_EQ(weft_http_server_listen(second.server, NULL, address), -EADDRINUSE);
@@ -111,11 +111,11 @@ EACH_DRIVER(accepted_connection_wakes_one_thread)
 {
     enum { ATTEMPTS = 20 };
     static const char *const names[] = {"least", "round robin", "hash", "reuseport"};
-    for (int balance = WEFT_HTTP_BALANCE_LEAST; balance <= WEFT_HTTP_BALANCE_REUSEPORT; balance++) {
+    for (int balance = WEFT_BALANCE_LEAST; balance <= WEFT_BALANCE_REUSEPORT; balance++) {
         struct served s;
         double wakes = 2, acceptors = 2;
         static struct client other; /* so that no timeout starts or ends with the last connection */
-        begin(&s, driver, (enum weft_http_balance)balance);
+        begin(&s, driver, (enum weft_balance)balance);
         client_open(&other, &s);
         CHECK(worker_of(&other) < WORKERS);
         for (int i = 0; i < ATTEMPTS && (wakes > 1.2 || acceptors > 1.2); i++) {
@@ -137,7 +137,7 @@ EACH_DRIVER(server_listens_on_unix_and_several_addresses)
     struct client c;
     char path[64];
     snprintf(path, sizeof path, "unix:@weft-test-http-%d", (int)getpid());
-    begin(&s, driver, WEFT_HTTP_BALANCE_REUSEPORT);
+    begin(&s, driver, WEFT_BALANCE_REUSEPORT);
     int err = weft_http_server_listen(s.server, &second, "[::1]:0");
     if (err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT) { /* no IPv6 here */
         err = weft_http_server_listen(s.server, &second, "127.0.0.2:0");
@@ -169,7 +169,7 @@ static void stop_with(enum weft_driver driver, enum at_the_path what)
     char address[64], *path = address + 5;
     int fd = -1;
     snprintf(address, sizeof address, "unix:/tmp/weft-test-http-%d", (int)getpid());
-    begin(&s, driver, WEFT_HTTP_BALANCE_LEAST);
+    begin(&s, driver, WEFT_BALANCE_LEAST);
     CHECK_EQ(weft_http_server_listen(s.server, &local, address), 0);
     CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
     client_close(&c);
@@ -234,7 +234,7 @@ EACH_DRIVER(acceptor_pauses_at_fd_limit_and_resumes)
     struct rlimit old, few;
     weft_event_init(&go_on, NULL);
     served_make(&s, driver, WORKERS,
-                &(struct weft_http_server_opts){.balance = WEFT_HTTP_BALANCE_ROUND_ROBIN});
+                &(struct weft_http_server_opts){.balance = WEFT_BALANCE_ROUND_ROBIN});
     served_route(&s, "GET", "/", say_worker);
     served_route(&s, "GET", "/wait", wait_busily);
     served_listen(&s);

@@ -410,6 +410,52 @@ EACH_DRIVER(connection_rests_and_wakes_without_memory)
     served_end(&s);
 }
 
+static void *wait_for_release(void *arg)
+{
+    CHECK_EQ(weft_event_wait(&release_handler, WEFT_FOREVER), 0);
+    return arg;
+}
+
+/* Also the places of fibers that exist for a moment only, such as one that checks timeouts. */
+static void fill(weft_pool *pool)
+{
+    int err;
+    do {
+        err = weft_pool_spawn(pool, NULL, wait_for_release, NULL, NULL);
+    } while (!err);
+    CHECK_EQ(err, -EAGAIN);
+}
+
+/* A connection gives its one place on, from fiber to task and back. */
+EACH_DRIVER(connection_rests_and_wakes_in_full_pool)
+{
+    static struct client c;
+    struct served s;
+    weft_event_init(&release_handler, NULL);
+    CHECK_EQ(
+        weft_pool_create(
+            &s.pool, &(struct weft_pool_opts){.workers = 1, .driver = driver, .max_fibers = 16}),
+        0);
+    CHECK_EQ(weft_pool_start(s.pool), 0);
+    CHECK_EQ(weft_http_server_create(
+                 &s.server, &(struct weft_http_server_opts){.pool = s.pool, .limits.rest_ns = 1}),
+             0);
+    served_route(&s, "GET", "/", hello);
+    served_listen(&s);
+    client_open(&c, &s);
+    await_rests(&s, 1);
+    for (unsigned i = 0; i < 10; i++) {
+        fill(s.pool);
+        CHECK_STR(client_ask(&c, get("/"))->body, "hello");
+        await_rests(&s, 1);
+    }
+    weft_event_set(&release_handler);
+    client_close(&c);
+    await_open(&s, 0);
+    served_end(&s);
+    weft_event_deinit(&release_handler);
+}
+
 EACH_DRIVER(connection_at_rest_has_no_fiber_and_is_in_the_dump)
 {
     static struct client c;

@@ -273,7 +273,7 @@ static int hold(weft_http *req, void *arg)
 }
 
 /* The only worker is busy while they connect, so none of them is accepted when the stop begins. */
-static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_balance balance,
+static void stop_with_a_backlog(enum weft_driver driver, enum weft_balance balance,
                                 const char *address)
 {
     enum { BACKLOG = 40 };
@@ -310,9 +310,9 @@ static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_balance 
 
 EACH_DRIVER(server_stop_serves_backlog_before_closing_listener)
 {
-    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_LEAST, "127.0.0.1:0");
-    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_REUSEPORT, "127.0.0.1:0");
-    stop_with_a_backlog(driver, WEFT_HTTP_BALANCE_LEAST, "unix:@");
+    stop_with_a_backlog(driver, WEFT_BALANCE_LEAST, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_BALANCE_REUSEPORT, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_BALANCE_LEAST, "unix:@");
 }
 
 /* --- the end of the grace period -------------------------------------------------------------- */

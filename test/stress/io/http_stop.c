@@ -109,7 +109,7 @@ static void *reconnect(void *arg)
 /* The default, so that none rests; at once; and about as long as the pauses. */
 static const int64_t rests[] = {0, 1, MS(1)};
 
-static void one_stop(enum weft_driver driver, enum weft_http_balance balance, const char *address,
+static void one_stop(enum weft_driver driver, enum weft_balance balance, const char *address,
                      unsigned seed)
 {
     struct served s;
@@ -162,8 +162,8 @@ EACH_DRIVER(http_server_stop_under_load_loses_no_request)
     atomic_store(&load.lost, 0);
     for (long i = 0; i < stops; i++) {
         seed = seed * 1103515245 + 12345;
-        one_stop(driver, i % 4 == 1 ? WEFT_HTTP_BALANCE_REUSEPORT : WEFT_HTTP_BALANCE_LEAST,
-                 address_of(i), seed >> 8);
+        one_stop(driver, i % 4 == 1 ? WEFT_BALANCE_REUSEPORT : WEFT_BALANCE_LEAST, address_of(i),
+                 seed >> 8);
     }
     printf("    %ld stops, %lu requests answered, %lu lost\n", stops, atomic_load(&load.answered),
            atomic_load(&load.lost));
