@@ -124,7 +124,10 @@ void weft__conn_wait_paused(weft_conn *conn)
 {
     struct weft__session *session = &conn->session->base;
     weft__session_begin_pause(session);
-    if (!session->called) {
+    weft__lock(&conn->shard->lock); /* a close at once sees the phase, or is seen here */
+    bool closes = conn->session->close_asked;
+    weft__unlock(&conn->shard->lock);
+    if (!session->called && !closes) {
         conn->broken |= weft_sleep(WEFT_FOREVER) == -ECANCELED;
     }
     weft__session_end_pause(session);

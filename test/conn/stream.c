@@ -128,7 +128,7 @@ EACH_DRIVER(close_by_id_ends_waiting_stream)
 EACH_DRIVER(idle_timeout_ends_waiting_stream)
 {
     struct site s;
-    int fd = open_echo(&s, driver, (struct weft_server_limits){.idle_ns = MS(100)});
+    int fd = open_echo(&s, driver, (struct weft_server_limits){.idle_ns = MS(500)});
     expect_end(fd);
     CHECK_EQ(read_result, -ETIMEDOUT);
     AWAIT(stats_of(&s).idle_timeouts == 1);
@@ -139,7 +139,7 @@ EACH_DRIVER(stop_ends_waiting_stream_after_grace)
 {
     struct site s;
     pthread_t stopper;
-    int fd = open_echo(&s, driver, (struct weft_server_limits){.grace_ns = MS(200)});
+    int fd = open_echo(&s, driver, (struct weft_server_limits){.grace_ns = S(1)});
     CHECK_EQ(pthread_create(&stopper, NULL, stop_in_thread, &s), 0);
     put(fd, "b");
     expect(fd, "b");
