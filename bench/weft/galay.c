@@ -5,6 +5,7 @@
  * The heavy tasks also run in a bare loop without a scheduler, interleaved with those on one
  * scheduler: that is the limit of galay_heavy_1. The limit of the latencies is a bare thread that
  * sleeps on a futex, woken by the same thread, with the same semaphore for the return direction.
+ * galay_latency_spin is the latency while the scheduler's thread has not gone to sleep yet.
  */
 #include "program.h"
 
@@ -147,6 +148,27 @@ static void measure_latency(weft_pool_set *pools, unsigned members)
     report("weft", "galay_latency_p99", suffix, (double)latency[LATENCIES * 99 / 100] / 1e3, "us");
 }
 
+/* The next task comes while the member still looks for one: nobody sleeps, on either side. */
+static void measure_spinning(void)
+{
+    weft_pool_set *pools = start_pool_set(1);
+    double sum = 0;
+    for (int i = -WARM_UP; i < LATENCIES; i++) {
+        atomic_store(&left, 1);
+        submitted = now_ns();
+        must(weft_pool_set_submit(pools, note_latency, &latency[i < 0 ? 0 : i]),
+             "weft_pool_set_submit");
+        while (atomic_load_explicit(&left, memory_order_acquire))
+            ;
+        sem_wait(&all_done);
+        sum += i < 0 ? 0 : (double)latency[i];
+    }
+    qsort(latency, LATENCIES, sizeof *latency, by_value);
+    report("weft", "galay_latency_spin", "", sum / LATENCIES / 1e3, "us");
+    report("weft", "galay_latency_spin_p50", "", (double)latency[LATENCIES / 2] / 1e3, "us");
+    stop_pool_set(pools);
+}
+
 /* The floor of the latencies: a thread and a futex. */
 static _Atomic(uint32_t) bell;
 static atomic_bool over;
@@ -217,6 +239,7 @@ int main(void)
         measure_latency(pools, members[m]);
         stop_pool_set(pools);
     }
+    measure_spinning();
     measure_floor();
     measure_sustained();
 }
