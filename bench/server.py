@@ -81,7 +81,7 @@ def command(program, port):
         return [path, "-m", "worker", "-c", configure(binary, port)]
     if binary == "weft-serve":
         return [os.path.join(RELEASE, "weft"), "serve", SITE, "--listen", f"127.0.0.1:{port}", "--workers", "1",
-                "--max-requests", "1000000000"]  # as for the other servers: the load keeps its connections
+                "--max-requests", "1000000000", "--max-per-address", "1000000"]  # as for the other servers: one client holds all
     if binary.startswith("weft/"):
         path = os.path.join(RELEASE, "bench", binary[5:])
     return [path, *arguments, str(port)]
