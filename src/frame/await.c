@@ -413,8 +413,10 @@ static bool attempt_sem(struct weft__await *wait, struct weft_got *got, int *err
 static bool arm_sem(struct weft__await *wait)
 {
     bool waits = weft__sem_arm(weft__sem_of(wait->object), &wait->node, permits_of(wait));
-    wait->node.value = waits ? NULL : wait;
-    return waits;
+    if (!waits) {
+        wait->node.value = wait;
+    }
+    return waits; /* if true, the node may be changed by other threads already */
 }
 
 static void finish_sem(struct weft__await *wait)

@@ -1,4 +1,4 @@
-/* A mutex and an rwlock used by frame fibers of a pool and of a group, fibers with a stack and
+/* A mutex, an rwlock and a semaphore used by frame fibers of a pool and of a group, fibers with a stack and
  * plain threads, with deadlines, cancels and interrupts. Every entered section counts exactly once,
  * readers see complete writes, and in the end the lock is free. Some waits have no time limit, so
  * that a lock handed to a waiter that had left is a stall, which the watchdog detects. */
@@ -8,19 +8,20 @@
 #include "sync/rwlock.h"
 
 enum { FRAMES = 16, FIBERS = 8, THREADS = 2, ROUNDS = 10000 };
-enum what { MUTEX, WRITE, READ };
+enum what { MUTEX, WRITE, READ, PERMITS };
 
 static weft_mutex mutex;
 static weft_rwlock rwlock;
+static weft_sem permits; /* of 2; a section takes both */
 static long left, right; /* plain: the lock must guard them */
 static atomic_long writes;
 static weft_fiber all[FRAMES + FIBERS];
 static atomic_bool over;
-static bool with_rwlock;
+static enum what tested; /* WRITE: also READ */
 
 static enum what choose(uint32_t dice)
 {
-    return !with_rwlock ? MUTEX : dice % 4 == 0 ? WRITE : READ;
+    return tested == WRITE && dice % 4 ? READ : tested;
 }
 
 static int64_t some_deadline(uint32_t dice)
@@ -30,9 +31,10 @@ static int64_t some_deadline(uint32_t dice)
 
 static int lock(enum what what, int64_t deadline)
 {
-    return what == MUTEX   ? weft_mutex_lock(&mutex, deadline)
-           : what == WRITE ? weft_rwlock_write(&rwlock, deadline)
-                           : weft_rwlock_read(&rwlock, deadline);
+    return what == MUTEX     ? weft_mutex_lock(&mutex, deadline)
+           : what == WRITE   ? weft_rwlock_write(&rwlock, deadline)
+           : what == PERMITS ? weft_sem_acquire(&permits, 2, deadline)
+                             : weft_rwlock_read(&rwlock, deadline);
 }
 
 static void unlock(enum what what)
@@ -41,6 +43,9 @@ static void unlock(enum what what)
         weft_mutex_unlock(&mutex);
     } else if (what == WRITE) {
         weft_rwlock_write_unlock(&rwlock);
+    } else if (what == PERMITS) {
+        weft_sem_release(&permits, 1); /* one by one: the first does not suffice */
+        weft_sem_release(&permits, 1);
     } else {
         weft_rwlock_read_unlock(&rwlock);
     }
@@ -106,6 +111,9 @@ static enum weft_step section_starts(weft_frame *f, struct weft_got got)
     (void)got;
     if (self->what == MUTEX) {
         return weft_frame_await_mutex(f, &self->wait, &mutex, self->deadline, then);
+    }
+    if (self->what == PERMITS) {
+        return weft_frame_await_sem(f, &self->wait, &permits, 2, self->deadline, then);
     }
     if (self->dice % 32 == 9) {
         weft__rwlock_enter_slot(weft__rwlock_of(&rwlock)); /* as after many calls on one thread */
@@ -188,19 +196,20 @@ static void *disturbs(void *arg)
     return arg;
 }
 
-static void run(const char *what, bool rw)
+static void run(const char *name, enum what what)
 {
     static struct user users[FRAMES];
     pthread_t threads[THREADS];
     weft_dispatcher *d;
     weft_group *group;
-    watchdog_start(what);
-    with_rwlock = rw;
+    watchdog_start(name);
+    tested = what;
     left = right = 0;
     atomic_store(&writes, 0);
     atomic_store(&over, false);
     weft_mutex_init(&mutex, NULL);
     weft_rwlock_init(&rwlock, NULL);
+    weft_sem_init(&permits, 2, NULL);
     weft_pool *pool = watched_open(&(struct weft_pool_opts){.workers = 2});
     CHECK_EQ(weft_dispatcher_create(&d, NULL), 0);
     CHECK_EQ(weft_dispatcher_start(d), 0);
@@ -236,8 +245,10 @@ static void run(const char *what, bool rw)
     weft_mutex_unlock(&mutex);
     CHECK_EQ(weft_rwlock_write(&rwlock, 0), 0);
     weft_rwlock_write_unlock(&rwlock);
+    CHECK_EQ(weft_sem_permits(&permits), 2);
     weft_mutex_deinit(&mutex);
     weft_rwlock_deinit(&rwlock);
+    weft_sem_deinit(&permits);
     CHECK_EQ(weft_dispatcher_stop(d, NULL, 0, WEFT_FOREVER), 0);
     weft_dispatcher_destroy(d);
     watched_close(pool);
@@ -246,10 +257,15 @@ static void run(const char *what, bool rw)
 
 TEST(mutex_shared_with_frames_is_neither_lost_nor_doubled)
 {
-    run("mutex", false);
+    run("mutex", MUTEX);
 }
 
 TEST(rwlock_shared_with_frames_is_neither_lost_nor_doubled)
 {
-    run("rwlock", true);
+    run("rwlock", WRITE);
+}
+
+TEST(semaphore_shared_with_frames_is_neither_lost_nor_doubled)
+{
+    run("semaphore", PERMITS);
 }
