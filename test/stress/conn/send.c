@@ -752,6 +752,9 @@ static int connect_to(const struct weft_addr *at, bool small)
             CHECK_EQ(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
         }
     }
+    if (err == ECONNRESET) { /* a sender has closed it at once, before the client ran again */
+        return fd;
+    }
     if (err) {
         if (!atomic_load(&load.stopping)) {
             fprintf(stderr, "connect: %s\n", strerror(err));
