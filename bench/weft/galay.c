@@ -148,7 +148,7 @@ static void measure_latency(weft_pool_set *pools, unsigned members)
     report("weft", "galay_latency_p99", suffix, (double)latency[LATENCIES * 99 / 100] / 1e3, "us");
 }
 
-/* The next task comes while the member still looks for one: nobody sleeps, on either side. */
+/* The next task comes while the member still looks for one: neither thread sleeps. */
 static void measure_spinning(void)
 {
     weft_pool_set *pools = start_pool_set(1);

@@ -84,14 +84,6 @@ bool weft__sender_settle_locked(struct weft_server *server, struct weft__conn_se
 
 /* --- delivering ------------------------------------------------------------------------------ */
 
-/* Its owner waits, and does not write. */
-static bool is_waiting(const struct weft__session *session)
-{
-    int phase = weft__session_phase(session);
-    return phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST || phase == WEFT__PHASE_HEADER ||
-           phase == WEFT__PHASE_PAUSED;
-}
-
 /* Writes as much as the socket accepts. Returns the number of bytes. */
 static size_t write_now(int fd, weft_bufs *chain)
 {
@@ -129,7 +121,7 @@ static void deliver(struct weft__conn_shard *shard, struct weft__conn_session *s
     session->over_asked = false;
     session->over |= over;
     weft_bufs chain = {0};
-    bool waits = is_waiting(&session->base);
+    bool waits = weft__session_is_waiting(&session->base);
     if (waits) {
         chain = session->outbox;
         session->outbox = (weft_bufs){0};

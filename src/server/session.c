@@ -79,12 +79,12 @@ void weft__session_set_owner(struct weft__session *session, weft_fiber owner)
     weft__unlock(&shard->lock);
 }
 
-/* The lock keeps an interrupt from a later wait. */
 void weft__session_begin_pause(struct weft__session *session)
 {
     weft__session_enter(session, WEFT__PHASE_PAUSED, weft_now_cached());
 }
 
+/* Under the lock, so that an interrupt for the pause cannot hit a later wait. */
 void weft__session_end_pause(struct weft__session *session)
 {
     struct weft__shard *shard = weft__session_shard(session);
@@ -105,10 +105,8 @@ void weft__session_interrupt_pause(struct weft__session *session)
 
 void weft__session_call(struct weft__session *session)
 {
-    int phase = weft__session_phase(session);
     session->called = true;
-    if (phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST || phase == WEFT__PHASE_HEADER ||
-        phase == WEFT__PHASE_PAUSED) {
+    if (weft__session_is_waiting(session)) {
         weft_fiber_interrupt(atomic_load_explicit(&session->owner, memory_order_relaxed));
     }
 }

@@ -77,6 +77,14 @@ static inline int weft__session_phase(const struct weft__session *session)
     return atomic_load_explicit(&session->phase, memory_order_acquire);
 }
 
+/* Reports whether the owner waits for the client to send, or is paused: it does not write. */
+static inline bool weft__session_is_waiting(const struct weft__session *session)
+{
+    int phase = weft__session_phase(session);
+    return phase == WEFT__PHASE_IDLE || phase == WEFT__PHASE_REST || phase == WEFT__PHASE_HEADER ||
+           phase == WEFT__PHASE_PAUSED;
+}
+
 /* Enters a phase that began at `since`. */
 static inline void weft__session_enter(struct weft__session *session, enum weft__phase phase,
                                        int64_t since)

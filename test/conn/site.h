@@ -57,14 +57,14 @@ __attribute__((unused)) static void end(struct site *s)
 
 __attribute__((unused)) static int dial(const struct site *s)
 {
-    struct timeval patience = {.tv_sec = 120};
+    struct timeval limit = {.tv_sec = 120};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int err;
     do {
         err = connect(fd, (const struct sockaddr *)&s->at.storage, s->at.len);
     } while (err && errno == EINTR);
     CHECK(err == 0 || errno == EISCONN);
-    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
     return fd;
 }
 

@@ -10,7 +10,7 @@
  *     only. Responses of the handler arrive whole and in order.
  *   - While nothing else happens to a connection, all that was accepted for it arrives.
  *   - A connection that is closed after its output, and whose client reads to the end, delivers all
- *     that was accepted. The end of a connection that nobody resets is an orderly one.
+ *     that was accepted. A connection that is not reset ends in an orderly way.
  *   - open and close, pressure over and below come in pairs; nothing is left over after a stop.
  */
 #include <fcntl.h>
@@ -621,7 +621,7 @@ static void await_accepted(struct client *c)
     atomic_store(&c->record->quiet, false);
 }
 
-/* Reads nothing until the budget is used up, but goes on to send requests. */
+/* Reads nothing until the budget is used up, but continues to send requests. */
 static void read_late(struct client *c)
 {
     unsigned long before = atomic_load(&c->record->pressures);
@@ -637,8 +637,8 @@ static void read_late(struct client *c)
     }
 }
 
-/* A handshake that the stop has cut is complete for the client, but for nobody else: it learns that
- * when it sends. */
+/* A handshake that the stop has cut is complete for the client only: it learns that when it
+ * sends. */
 static void await_greeting(struct client *c)
 {
     while (!c->ended && !c->record) {
